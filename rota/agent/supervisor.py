@@ -317,14 +317,12 @@ class Supervisor:
             anew = anew_order(self.order, message)
             self._resize(sequence, message["batch_size"]) if anew is None else self._resize_anew(sequence, anew)
         elif op in (SUSPEND, KILL) and is_count(sequence):
-            self._receive(rules.AgentCommand(op, self.order.attempt, sequence))
+            self._carry_out(self._decide(op, sequence))
 
     def _resize(self, sequence: int, batch_size: int) -> None:
         """The job finds its new size in its folder, and takes it at the next step that it tells of. What could not be written was
         not done: it is not answered, and comes again."""
-        decision = rules.receive(
-            self.known, rules.AgentCommand(RESIZE, self.order.attempt, sequence), now_s=boot_s(), boot=self.boot
-        )
+        decision = self._decide(RESIZE, sequence)
         if decision.action == RESIZE:
             try:
                 write_atomic(HERE / JOB_FOLDER, SIZE, json.dumps({"batch_size": batch_size}).encode(), durable=False)
@@ -335,8 +333,7 @@ class Supervisor:
 
     def _resize_anew(self, sequence: int, anew: LaunchFile) -> None:
         """Other GPUs are for other processes: it saves and leaves, and the same command is started again with these."""
-        instruction = rules.AgentCommand(RESIZE, self.order.attempt, sequence)
-        decision = rules.receive(self.known, instruction, now_s=boot_s(), boot=self.boot)
+        decision = self._decide(RESIZE, sequence)
         if decision.action == RESIZE and self.exit_code is None:
             self.anew, self.anew_sequence = anew, sequence
             self.kill_at_s = boot_s() + self.grace_seconds[SUSPEND]
@@ -346,11 +343,7 @@ class Supervisor:
     def _start_anew(self, output: Output, job_lock: int) -> bool:
         """Start it again, if it has left for that. If it did not save, or has to stop meanwhile, its end is told instead."""
         anew, code = self.anew, self._code()
-        if (
-            anew is None
-            or self.status.asked is not None
-            or end_all(self.signs, seconds=KILL_REMAINING_SECONDS, between=self._reap)
-        ):
+        if anew is None or self.status.asked is not None or self._kill_remaining():
             return False
         self._last_words()
         # A launcher of several processes may fail by the signal, though they have saved.
@@ -374,6 +367,9 @@ class Supervisor:
 
     def _receive(self, instruction: rules.AgentCommand) -> None:
         self._carry_out(rules.receive(self.known, instruction, now_s=boot_s(), boot=self.boot))
+
+    def _decide(self, action: str, sequence: int) -> rules.Decision:
+        return rules.receive(self.known, rules.AgentCommand(action, self.order.attempt, sequence), now_s=boot_s(), boot=self.boot)
 
     def _carry_out(self, decision: rules.Decision) -> None:
         """End it after its grace if that is what the rules say. The time it was given before is only ever shortened."""
@@ -420,9 +416,7 @@ class Supervisor:
 
     def _park(self, sequence: int) -> None:
         """Put it to sleep, if it runs."""
-        decision = rules.receive(
-            self.known, rules.AgentCommand(SUSPEND, self.order.attempt, sequence), now_s=boot_s(), boot=self.boot
-        )
+        decision = self._decide(SUSPEND, sequence)
         runs = self.status.state == RUNNING and self.status.asked is None and self.exit_code is None
         if decision.action != SUSPEND or not runs:
             return self._carry_out(decision)
@@ -543,7 +537,7 @@ class Supervisor:
 
     def _clear(self) -> None:
         """After the main process: nothing of the job may live when it is said to have ended."""
-        left = end_all(self.signs, seconds=KILL_REMAINING_SECONDS, between=self._reap)
+        left = self._kill_remaining()
         self._last_words()
         status, code = self.status, self._code()
         outcome, problem = end_of(
@@ -552,6 +546,9 @@ class Supervisor:
         if outcome == YIELDED and code in (0, EXIT_YIELDED):
             self.status = status._replace(steps_saved=status.steps_done)
         self._end(outcome, code, problem)
+
+    def _kill_remaining(self) -> str:
+        return end_all(self.signs, seconds=KILL_REMAINING_SECONDS, between=self._reap)
 
     def _code(self) -> int:
         return exit_code_of(self.exit_code, self.stop_signal, self.adopted_codes, killed=self.killed)

@@ -46,6 +46,7 @@ from rota.live.journal_place import JournalLocation, find_journal, has_journal, 
 from rota.live.journal_store import LeadershipLost
 from rota.live.local import Local
 from rota.model.cluster import Cluster, Node
+from rota.model.counted import counted
 from rota.model.units import FOREVER
 from rota.ray.channel import RayChannel
 from rota.ray.find import AUTO, checked_cluster
@@ -283,9 +284,9 @@ def _serve(options: ServeOptions, checked: CheckedOptions, journal: Journal, run
         write_address(options.home, url, os.getpid(), __version__)
         try:
             say(f"ready {url}")
-            kind = "pretend GPUs" if checked.pretend else "GPUs"
             by = f"policy {configuration['policy']}, placer {configuration['placer']}"
-            say(f"{cluster.gpus} {kind}: {cluster}   {by}   home {options.home}")
+            gpus = counted(cluster.gpus, "pretend GPU" if checked.pretend else "GPU")
+            say(f"{gpus}: {cluster}   {by}   home {options.home}")
             for line in (*describe_given_changes(before.get(GIVEN, {}), told), *_type_guesses(checked, told)):
                 say(line)
             daemon.start()  # it may have something to say, and the first line is that it is ready

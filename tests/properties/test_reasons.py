@@ -172,7 +172,7 @@ def test_reasons_are_true_in_chaos_too() -> None:
     ("spec", "code", "words"),
     [
         ({"gpus": 9}, Reason.UNSATISFIABLE, "asks for 9 GPUs of any type; the largest pool it accepts has 4"),
-        ({"accelerators": ("B200",)}, Reason.NO_SUCH_ACCELERATOR, "asks for 1 GPUs of B200; the cluster has V100"),
+        ({"accelerators": ("B200",)}, Reason.NO_SUCH_ACCELERATOR, "asks for 1 GPU of B200; the cluster has V100"),
         ({"gpus": 3}, Reason.NO_FREE_GPUS, "needs 3 GPUs of any type; 2 are free"),
         ({"gpus": 1}, Reason.OUTRANKED, "ahead of it by submission"),
     ],

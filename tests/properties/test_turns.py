@@ -3,6 +3,7 @@
 from typing import Any
 
 import numpy as np
+import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
@@ -16,9 +17,9 @@ POOLS = ("V100", "K80")
 
 @st.composite
 def schedules(draw: st.DrawFn) -> tuple[str, str, Any]:
-    """A cluster, jobs of one GPU, and shares (job, pool) that are a mixture of schedules without an idle GPU."""
+    """A cluster, jobs of one GPU, of which one or more wait, and shares (job, pool) that are a mixture of schedules without an idle GPU."""
     gpus = [draw(st.integers(1, 3)), draw(st.integers(0, 2))]
-    jobs = sum(gpus) + draw(st.integers(0, 4))
+    jobs = sum(gpus) + draw(st.integers(1, 4))
     share = np.zeros((jobs, 2))
     weights = draw(st.lists(st.integers(1, 5), min_size=1, max_size=5))
     for weight in weights:
@@ -54,3 +55,13 @@ def test_no_job_is_ever_far_from_its_share(found: tuple[str, str, Any], move_sec
                     promised[number, account] = share[number, pool] * made.now_s
         worst = max(worst, float(np.abs(promised - received).max()))
     assert worst <= margin + 3 * SLICE
+
+
+@pytest.mark.xfail(
+    reason="a plan holds while no job waits, even if jobs have GPUs of other types than their shares name", strict=True
+)
+def test_shares_are_met_when_no_job_waits() -> None:
+    wanted = {("a", "", "V100"): 1.0, ("b", "", "K80"): 1.0, ("c", "", "V100"): 1.0}
+    made = bench("2xV100 + 1xK80", wanted, "abc", MoveCosts(launch_seconds=0.01))
+    turn(made, 100 * SLICE)
+    assert made.state.received_seconds(np.arange(3))[1, 1] > 50 * SLICE, "job b on the K80"

@@ -45,7 +45,7 @@ class Instant:
     look_every_seconds = FOREVER
     starts_anew = False
 
-    def machines(self) -> Cluster:
+    def discover_cluster(self) -> Cluster:
         return self.cluster
 
     def devices(self) -> Sequence[tuple[str, ...]]:
@@ -74,7 +74,7 @@ class Instant:
     def acknowledge(self) -> None:
         self.acknowledged += 1
 
-    def end_strays(self, wanted: Callable[[int, int], bool]) -> None:
+    def kill_unknown_attempts(self, wanted: Callable[[int, int], bool]) -> None:
         pass
 
     def inventory(self) -> list[AttemptStatus]:

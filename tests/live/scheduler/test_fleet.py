@@ -68,7 +68,7 @@ class InProcess:
 
     def close(self) -> None: ...
 
-    def there(self) -> Mapping[str, ReachableHost]:
+    def nodes(self) -> Mapping[str, ReachableHost]:
         ghosts = {host: ReachableHost(self.agents[name].facts) for host, name in self.ghosts.items()}
         return ghosts | {
             f"host-{name}": ReachableHost(agent.facts, draining=name in self.draining)
@@ -90,7 +90,7 @@ class InProcess:
             self.answers_to_lose, answer = self.answers_to_lose - 1, None
         self._answers.append(HostReply(host, answer, boot_s()))
 
-    def answers(self) -> list[HostReply]:
+    def replies(self) -> list[HostReply]:
         found, self._answers = self._answers, []
         return found
 

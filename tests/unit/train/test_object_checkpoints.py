@@ -271,7 +271,7 @@ from rota.train.object_checkpoints import checkpoints_at
 made = checkpoints_at(sys.argv[1], None, attempt=int(sys.argv[2]))
 found = made.newest()
 if found is not None:
-    print((found.part(0) / "a").read_text(), flush=True)
+    print((found.rank_folder(0) / "a").read_text(), flush=True)
     made.release(found)
 def save(folder):
     (folder / "a").write_text(sys.argv[2])
