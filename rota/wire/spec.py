@@ -47,17 +47,8 @@ _DEADLINES_S = 0.0, 253370764800.0
 SET_BY_ROTA = (
     *("CUDA_DEVICE_ORDER", "CUDA_VISIBLE_DEVICES", "LOCAL_RANK", "MASTER_ADDR", "MASTER_PORT", "NNODES", "NODE_RANK", "RANK"),
     *("ROTA_BATCH_SIZE", "ROTA_CHECKPOINT_DIR", "ROTA_FROM_STEP", "ROTA_GPUS", "ROTA_HOST", "ROTA_ATTEMPT", "ROTA_INCARNATION"),
-    *(
-        "ROTA_JOB_ID",
-        "ROTA_JOB_KEY",
-        "ROTA_JOB_NAME",
-        "ROTA_LIFE",
-        "ROTA_NODE",
-        "ROTA_NODE_GPUS",
-        "ROTA_PARK",
-        "ROTA_PARK_LIBRARY",
-    ),
-    *("ROTA_RESTARTS", "ROTA_RUN_DIR", "WORLD_SIZE"),
+    *("ROTA_JOB_ID", "ROTA_JOB_KEY", "ROTA_JOB_NAME", "ROTA_LIFE", "ROTA_NODE", "ROTA_NODE_GPUS", "ROTA_PARK"),
+    *("ROTA_PARK_LIBRARY", "ROTA_RESTARTS", "ROTA_RUN_DIR", "WORLD_SIZE"),
 )
 """Variables that say what a job was given. A spec that sets one would have no effect, and is refused."""
 

@@ -17,7 +17,7 @@ POOLS = ("V100", "K80")
 
 @st.composite
 def schedules(draw: st.DrawFn) -> tuple[str, str, Any]:
-    """A cluster, jobs of one GPU, of which one or more wait, and shares (job, pool) that are a mixture of schedules without an idle GPU."""
+    """A cluster, jobs of one GPU, of which at least one waits, and shares (job, pool): a mixture of schedules without idle GPUs."""
     gpus = [draw(st.integers(1, 3)), draw(st.integers(0, 2))]
     jobs = sum(gpus) + draw(st.integers(1, 4))
     share = np.zeros((jobs, 2))
@@ -57,9 +57,7 @@ def test_no_job_is_ever_far_from_its_share(found: tuple[str, str, Any], move_sec
     assert worst <= margin + 3 * SLICE
 
 
-@pytest.mark.xfail(
-    reason="a plan holds while no job waits, even if jobs have GPUs of other types than their shares name", strict=True
-)
+@pytest.mark.xfail(reason="a plan holds while no job waits, whatever types the shares name", strict=True)
 def test_shares_are_met_when_no_job_waits() -> None:
     wanted = {("a", "", "V100"): 1.0, ("b", "", "K80"): 1.0, ("c", "", "V100"): 1.0}
     made = bench("2xV100 + 1xK80", wanted, "abc", MoveCosts(launch_seconds=0.01))
