@@ -17,7 +17,7 @@ POOLS = ("V100", "K80")
 
 @st.composite
 def schedules(draw: st.DrawFn) -> tuple[str, str, Any]:
-    """A cluster, jobs of one GPU, of which at least one waits, and shares (job, pool): a mixture of schedules without idle GPUs."""
+    """A cluster, jobs of one GPU, of which some wait, and shares (job, pool): a mixture of schedules that idle no GPU."""
     gpus = [draw(st.integers(1, 3)), draw(st.integers(0, 2))]
     jobs = sum(gpus) + draw(st.integers(1, 4))
     share = np.zeros((jobs, 2))
