@@ -150,7 +150,7 @@ def test_interrupted_it_stops_the_job_and_keeps_what_was_measured(folder: Path, 
     [
         ({"progress": None}, (), "has to tell its steps"),
         ({"gpus": 4}, (), "4 GPUs of any type are not on one node here"),
-        ({"accelerators": ["A100"]}, (), "GPUs of A100 are not on one node here"),
+        ({"accelerators": ["A100"]}, (), "1 GPU of A100 is not on one node here"),
         ({"gpu": 4}, (), "unknown field 'gpu'"),
         ({}, ("--seconds", "0"), "must be more than 0"),
         ({}, ("--to", "rates.json"), "ends in .csv"),
