@@ -27,8 +27,9 @@ def executable() -> str | None:
     return next((found for name in NAMES if (found := shutil.which(name))), None)
 
 
-@pytest.fixture(scope="session")
+@pytest.fixture(scope="module")
 def browser() -> Iterator[Browser]:
+    """One for each file. While Playwright runs, so does its event loop, and tests of other files may need one of their own."""
     path = executable()
     if path is None:
         pytest.skip(f"no browser was found: looked for {', '.join(NAMES)} on the PATH")
