@@ -66,6 +66,8 @@ class Log:
         self._no_room = False
         self._before = b"\n"
         """The last bytes of the job's output: a line may come in several pieces."""
+        self._announcement = ""
+        """A line of Rota's that waits until the job begins a line."""
 
     def close(self) -> None:
         os.close(self._file)
@@ -77,20 +79,43 @@ class Log:
         """A line of its own, whatever the job left there. A full disk costs us the line and no more. Text of a spec may be in it:
         signs that would steer a terminal, or begin another line, become question marks."""
         text = "".join(sign if sign.isprintable() else "?" for sign in text)
+        self._announcement = ""
         with contextlib.suppress(OSError):
-            size = self._size()
-            begun = size > 0 and os.pread(self._file, 1, size - 1) != b"\n"
-            os.write(self._file, (b"\n" if begun else b"") + f"{MARKER} {text} ---\n".encode(errors="replace"))
+            os.write(self._file, (b"\n" if self._in_a_line() else b"") + f"{MARKER} {text} ---\n".encode(errors="replace"))
             self._before = b"\n"
 
     def note(self, text: str) -> None:
         """The same while the job lives: not in the middle of a line of its own."""
         with contextlib.suppress(OSError):
-            size = self._size()
-            if size == 0 or os.pread(self._file, 1, size - 1) == b"\n":
+            if not self._in_a_line():
                 self.mark(text)
 
+    def announce(self, text: str) -> None:
+        """Put a line before the next line that the job begins. It is dropped if a mark comes first."""
+        self._announcement = text
+
+    def _in_a_line(self) -> bool:
+        """Whether the log ends in the middle of a line."""
+        size = self._size()
+        return size > 0 and os.pread(self._file, 1, size - 1) != b"\n"
+
     def write(self, data: bytes) -> None:
+        """Add output, with the announcement where a line begins in it."""
+        text, begins = self._announcement, self._next_line_in(data) if self._announcement else len(data)
+        if begins == len(data):
+            self._add(data)
+            return
+        self._add(data[:begins])
+        self.mark(text)
+        self._add(data[begins:])
+
+    def _next_line_in(self, data: bytes) -> int:
+        """Return the offset at which the job begins a line; the length of the data if it begins none."""
+        if not self._in_a_line():
+            return 0
+        return data.find(b"\n") + 1 or len(data)
+
+    def _add(self, data: bytes) -> None:
         """Add output. What finds no room is dropped, and a line says so later. A line that begins like one of Rota's gets a
         backslash, so that no job can write one."""
         if self._full(len(data)):

@@ -39,7 +39,7 @@ ROOM_BYTES = 1 << 18
 """Output that may wait in the supervisor for the log; the rest waits in the job's pipe."""
 LONGEST_MESSAGE = 1024
 
-_OUTPUT, _MARK, _NOTE, _FINISH = b"o", b"m", b"n", b"f"
+_OUTPUT, _MARK, _NOTE, _ANNOUNCE, _FINISH = b"o", b"m", b"n", b"a", b"f"
 _FRAME = struct.Struct("<cI")
 """Kind and length of what goes to the log."""
 _LEASE = struct.Struct("<dqd")
@@ -144,6 +144,10 @@ class LogWriter:
         """A line in the log, unless the job is in the middle of one."""
         self._put(_NOTE, text.encode(errors="replace"))
 
+    def announce(self, text: str) -> None:
+        """Put a line before the next line that the job begins, if it begins one before the next mark."""
+        self._put(_ANNOUNCE, text.encode(errors="replace"))
+
     def _put(self, kind: bytes, data: bytes) -> None:
         if not self._frames:
             self._taken_s = boot_s()
@@ -245,7 +249,8 @@ def _write(path: Path, limit_bytes: int, inbox: int, control: socket.socket, rin
                 if kind == _OUTPUT:
                     log.write(data)
                 else:
-                    (log.mark if kind == _MARK else log.note)(data.decode(errors="replace"))
+                    add = {_MARK: log.mark, _NOTE: log.note, _ANNOUNCE: log.announce}[kind]
+                    add(data.decode(errors="replace"))
     except BaseException:
         _give_up()
 

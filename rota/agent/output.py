@@ -35,8 +35,6 @@ class Output:
         """When output last came, in Unix time."""
         self.grows = True
         """Whether more may come."""
-        self.before_more = ""
-        """A line for the log, if more comes."""
         self._look_at_s = self._may_look_s = 0.0
         self.read_end, self.descriptor = self._pipe()
 
@@ -54,7 +52,6 @@ class Output:
     def open_again(self) -> None:
         """Make a pipe for another process of the job: the one before has left, and all it wrote was read."""
         os.close(self.read_end)
-        self.before_more = ""
         self.read_end, self.descriptor = self._pipe()
 
     @property
@@ -72,9 +69,6 @@ class Output:
             self.came_s = now_s
             if self.progress is not None:
                 self.progress.add(data)
-            if self.before_more:
-                self.log.mark(self.before_more)
-                self.before_more = ""
             self.log.write(data)
         return bool(data)
 

@@ -402,7 +402,7 @@ class Supervisor:
         self.then, self.signalled = None, True
         assert self.output is not None
         self.output.drain(self._now_s())
-        self.output.before_more = asked_text(self.stop_signal)
+        self.output.log.announce(asked_text(self.stop_signal))
         # What is stopped can't hear until it goes on.
         for number in (self.stop_signal, signal.SIGCONT):
             with contextlib.suppress(OSError):

@@ -113,3 +113,28 @@ def test_a_log_is_not_written_through_a_link(tmp_path: Path) -> None:
     with pytest.raises(OSError, match="symbolic links"):
         Log(tmp_path / "1.log")
     assert (tmp_path / "elsewhere").read_text() == "precious"
+
+
+@pytest.mark.parametrize("pieces", [["took 1\n", "took 2\n"], ["took ", "1\ntook 2\n"], ["took", " ", "1", "\n", "took", " 2\n"]])
+def test_an_announcement_does_not_split_a_line_of_the_job(tmp_path: Path, pieces: list[str]) -> None:
+    """Unbuffered Python writes a line in several pieces."""
+    log = Log(tmp_path / "1.log")
+    log.write(pieces[0].encode())
+    log.announce("asked to save and stop")
+    for piece in pieces[1:]:
+        log.write(piece.encode())
+    log.mark("suspended")
+    log.close()
+    asked, suspended = ("--- rota: asked to save and stop ---", "--- rota: suspended ---")
+    assert (tmp_path / "1.log").read_text().splitlines() == ["took 1", asked, "took 2", suspended]
+
+
+def test_an_announcement_with_no_line_behind_it_is_dropped(tmp_path: Path) -> None:
+    log = Log(tmp_path / "1.log")
+    log.write(b"took")
+    log.announce("asked to save and stop")
+    log.write(b" 1\n")
+    log.mark("suspended")
+    log.write(b"took 2\n")
+    log.close()
+    assert (tmp_path / "1.log").read_text().splitlines() == ["took 1", "--- rota: suspended ---", "took 2"]
