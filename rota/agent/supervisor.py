@@ -1,9 +1,8 @@
 """One detached process per attempt, `python -m rota.agent.supervisor FOLDER`: starts the job, keeps its lease, tells its end.
 
 It outlives the daemon and goes by its order and by datagrams alone; a SIGTERM to itself changes nothing, and if it is killed with
-SIGKILL the job dies with it. Everything is relative to its folder, which is where it works.
-It touches no file but those of that folder: the log is written by a process of its own (`log_writer.py`), which also ends the
-job at its lease if this process stands still. If that does too, the agent ends the job (`overdue.py`).
+SIGKILL the job dies with it. It works in its folder and touches no other file: the log is written by a process of its own
+(`log_writer.py`), which also ends the job at its lease if this process stands still. If both do, the agent does (`overdue.py`).
 """
 
 import contextlib
@@ -399,7 +398,9 @@ class Supervisor:
         if self.parking.phase != AWAKE:
             self.then = SUSPEND
             return
-        self.then, self.signalled = None, True
+        self.then = None
+        self._reap()  # a job that has ended by now ended by itself
+        self.signalled = self.exit_code is None
         assert self.output is not None
         self.output.drain(self._now_s())
         self.output.log.announce(asked_text(self.stop_signal))
@@ -540,9 +541,8 @@ class Supervisor:
         left = self._kill_remaining()
         self._last_words()
         status, code = self.status, self._code()
-        outcome, problem = end_of(
-            status, code, left, signalled=self.signalled, resizing=self.anew is not None, stood_still=self.stood_still
-        )
+        resizing, signalled = self.anew is not None, self.signalled
+        outcome, problem = end_of(status, code, left, signalled=signalled, resizing=resizing, stood_still=self.stood_still)
         if outcome == YIELDED and code in (0, EXIT_YIELDED):
             self.status = status._replace(steps_saved=status.steps_done)
         self._end(outcome, code, problem)
