@@ -4,7 +4,7 @@ A pure state machine: it has no clock and does no I/O. It takes what the agent k
 the time; it returns what the agent knows next, what to do, and whether to answer. The caller does the work.
 The supervisors and the inventory of a real machine run this file, and so do the agents of chaos (`rota/sim/agents.py`).
 
-The promises behind the rules are in `docs/drivers.md`. Named tuples, because a supervisor must be up in a moment.
+The promises behind the rules are in `docs/contributing/drivers.md`. Named tuples, because a supervisor must be up in a moment.
 """
 
 import math

@@ -1,7 +1,8 @@
 """The seam between the daemon and whatever runs jobs. The daemon knows this protocol and no driver.
 
-A driver carries commands out, tells what happened, says what machines there are, and gives out logs. `docs/drivers.md` lists what
-it must promise. `rota/live/local.py` is the driver of a single machine; `rota/server/serve.py` chooses the driver.
+A driver carries commands out, tells what happened, says what machines there are, and gives out logs.
+`docs/contributing/drivers.md` lists what it must promise.
+`rota/live/local.py` is the driver of a single machine; `rota/server/serve.py` chooses the driver.
 """
 
 from collections.abc import Callable, Mapping, Sequence

@@ -1,6 +1,6 @@
 """Agents of the chaos driver, one per node. `rota/agent/rules.py` decides what they do, refuse and answer, as on real machines.
 
-This file carries that out in a simulated world. `docs/drivers.md` lists the promises behind the rules.
+This file carries that out in a simulated world. `docs/contributing/drivers.md` lists the promises behind the rules.
 """
 
 from dataclasses import dataclass

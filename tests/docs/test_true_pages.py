@@ -19,7 +19,10 @@ from tests.docs.test_reference import EVERY_FLAG
 
 ROOT = Path(__file__).resolve().parents[2]
 DOCS = ROOT / "docs"
-FRONT = [ROOT / "README.md", *(DOCS / f"{name}.md" for name in ("compared", "spec", "walk", "glossary", "troubleshooting"))]
+FRONT = [
+    ROOT / "README.md",
+    *(DOCS / f"{name}.md" for name in ("compared", "spec", "contributing/walk", "glossary", "troubleshooting")),
+]
 YAML = re.compile(r"(?<!as `wrong\.yaml`:\n\n)```yaml\n(.*?)```", re.DOTALL)
 EXAMPLES = [
     (page.stem, number, text) for page in sorted(DOCS.glob("*.md")) for number, text in enumerate(YAML.findall(page.read_text()))
@@ -136,7 +139,7 @@ def test_readmes_times_to_park_are_those_that_were_measured() -> None:
 
 
 def test_the_walk_names_files_that_exist() -> None:
-    page = (DOCS / "walk.md").read_text()
+    page = (DOCS / "contributing/walk.md").read_text()
     named = set(re.findall(r"`((?:rota|tests)/[\w/]+\.py)`", page))
     assert len(named) > 15 and all((ROOT / name).is_file() for name in named)
     steps = re.findall(r"^ *(\d)\. ", planner._make.__doc__ or "", re.MULTILINE)
@@ -144,7 +147,7 @@ def test_the_walk_names_files_that_exist() -> None:
 
 
 def test_every_file_that_a_page_names_exists() -> None:
-    for page in [*FRONT, *DOCS.glob("*.md")]:
+    for page in [*FRONT, *DOCS.rglob("*.md")]:
         for name in re.findall(r"`(rota/[\w/]+\.py)`", page.read_text()):
             assert (ROOT / name).is_file(), f"{page.name}: {name}"
 
