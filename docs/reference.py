@@ -39,7 +39,7 @@ Face = Mapping[str, tuple[str, ...]]
 
 FACE: Face = {
     "Simulate": ("simulate", "compare", "sweep", "Study", "Result", "Comparison"),
-    "Write a policy": ("policy", "placer", "View", "Ranking", "Shares", "Assignment"),
+    "Write a policy": ("policy", "placer", "View", "Ranking", "Shares", "Assignment", "Needs"),
     "State an objective": ("Program", "least", "greatest"),
     "Jobs and clusters": ("Trace", "traces", "JobSpec", "Cluster"),
     "Run jobs": ("connect",),

@@ -21,6 +21,7 @@ if TYPE_CHECKING:
     from rota.model.allocation import Assignment, Ranking, Shares
     from rota.model.cluster import Cluster
     from rota.model.job import JobSpec
+    from rota.model.needs import Needs
     from rota.model.view import View
     from rota.report.comparison import Comparison
     from rota.report.result import Result
@@ -35,6 +36,7 @@ _WHERE = {
     "Cluster": "rota.model.cluster",
     "Comparison": "rota.report.comparison",
     "JobSpec": "rota.model.job",
+    "Needs": "rota.model.needs",
     "Program": "rota.solver.program",
     "Ranking": "rota.model.allocation",
     "Result": "rota.report.result",
@@ -60,6 +62,7 @@ __all__ = [
     "Cluster",
     "Comparison",
     "JobSpec",
+    "Needs",
     "Program",
     "Ranking",
     "Result",

@@ -6,13 +6,14 @@ import numpy as np
 
 from rota.beliefs.rates import Rates
 from rota.model.allocation import Assignment, Shares
+from rota.model.needs import Needs
 from rota.model.view import View
 
 
 class Evenly:
     """Every option of every job, alone or shared, gets the same share of its time."""
 
-    packing = True
+    needs = Needs(packing=True)
 
     def allocate(self, view: View) -> Shares:
         options = view.options
@@ -31,7 +32,7 @@ class Told:
     """Runs these units, each one job or two that share GPUs of the first pool that can have them. A job is in the first unit that
     is complete, or else alone."""
 
-    packing = True
+    needs = Needs(packing=True)
 
     def __init__(self, *units: Sequence[int]) -> None:
         self.units = units

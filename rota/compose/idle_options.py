@@ -10,10 +10,10 @@ from rota.core.settings import Settings
 from rota.files.csv_table import closest
 from rota.model.cluster import Cluster
 from rota.model.job import Arrival, JobSpec
+from rota.model.needs import needs_of
 from rota.model.placement_view import PlacementRequest, Placer
 from rota.model.policy import Policy
 from rota.model.units import FOREVER
-from rota.placers.variability_placer import Picky
 from rota.profiles.scaling import StepTimes
 from rota.profiles.variability_files import has_runs
 from rota.sim.physics import Physics
@@ -106,7 +106,7 @@ class Combination:
 
     def _slow_gpus(self) -> list[str]:
         study, scores, speeds, found = self.study, self.physics.variability, self.physics.gpu_speed, []
-        if isinstance(self.placer, Picky) and scores is None:
+        if needs_of(self.placer).gpu_scores and scores is None:
             found.append("all GPUs of a type count as equally fast: --variability says how slow each is")
         if scores is not None and bool((scores.scores == scores.scores[:, :1]).all()):
             found.append("--variability does nothing: all GPUs have the same score")
@@ -137,18 +137,18 @@ class Combination:
         return found
 
     def _policy(self) -> list[str]:
-        found, policy = [], self.policy
-        if not getattr(policy, "aware", True) and len(self.cluster.pools) == 1:
+        found, needs = [], needs_of(self.policy)
+        if needs.several_types and len(self.cluster.pools) == 1:
             found.append("aware=false does nothing: the cluster has one accelerator type")
         if self.settings.packing and not self.physics.rates.pairs:
             found.append("packing=true does nothing: no rates of pairs are known; --profile may have them")
         specs = [arrival.spec for arrival in self.trace.arrivals]
-        if getattr(policy, "resizes", False) and not any(spec.demand.elastic for spec in specs):
-            who = type(policy).__name__.lower()
+        if needs.elastic_jobs and not any(spec.demand.elastic for spec in specs):
+            who = type(self.policy).__name__.lower()
             found.append(f"{who} changes no sizes: every job here accepts one size only; --elastic batch lets jobs accept others")
-        if getattr(policy, "tenants", None) is not None and not any(spec.tenant for spec in specs):
+        if needs.tenants and not any(spec.tenant for spec in specs):
             found.append("tenants=... does nothing: no job here has a tenant")
-        if getattr(policy, "slo", False) and not any(min(spec.deadline_seconds, spec.slo) < FOREVER for spec in specs):
+        if needs.deadlines and not any(min(spec.deadline_seconds, spec.slo) < FOREVER for spec in specs):
             found.append("slo=true does nothing: no job here has a deadline")
         return found
 

@@ -33,6 +33,7 @@ from rota.model.accelerators import BETWEEN_NODES_GB_S
 from rota.model.cluster import Cluster, ClusterChange
 from rota.model.counted import counted
 from rota.model.job import JobSpec
+from rota.model.needs import needs_of
 from rota.model.options import Kind
 from rota.model.placement_view import Placer
 from rota.model.policy import Policy
@@ -141,17 +142,17 @@ def prepare_study(study: Study, opened: Trace | None = None) -> PreparedStudy:
     trace = _jobs(study, sized, cluster, physics)
     if study.park is not None:
         physics, trace = parked(study.park, physics, trace)
-    settings = Settings(**preset.settings)
+    settings, needs = Settings(**preset.settings), needs_of(policy)
     settings = replace(
         settings,
         decide=when_to_decide(settings.decide, study.decide, study.round_seconds),
         seed=study.seed,
         policy=policy_named if isinstance(policy_named, str) else type(policy_named).__qualname__,
-        packing=bool(getattr(policy, "packing", False)),
-        foresees=bool(getattr(policy, "foresees", False)),
+        packing=needs.packing,
+        foresees=needs.predictions,
         min_run_factor=study.min_run_factor or 0.0,
         wait_for_place=study.wait_for_place,
-        tactics=make_tactics(study.tactics or getattr(policy, "tactics", "")),
+        tactics=make_tactics(study.tactics or needs.tactics),
         learn_variability=study.variability_learned,
         cordon_slower_than=study.cordon_slower_than if study.cordon_slower_than is not None else FOREVER,
     )

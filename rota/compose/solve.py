@@ -12,7 +12,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass, replace
 from importlib import import_module
 from pathlib import Path
-from typing import Any
+from typing import Any, Protocol, runtime_checkable
 
 import numpy as np
 
@@ -29,6 +29,7 @@ from rota.model.allocation import Allocation, Shares
 from rota.model.cluster import Cluster, Node, canonical
 from rota.model.events import Submitted
 from rota.model.job import JobSpec
+from rota.model.needs import needs_of
 from rota.model.placement_view import Placer
 from rota.model.policy import Policy
 from rota.model.tenants import Tenants
@@ -61,6 +62,21 @@ class SolveResult:
     prices: dict[str, float] | None
     notes: dict[int, str]
     """What the policy says of some jobs."""
+
+
+@runtime_checkable
+class HasObjective(Policy, Protocol):
+    """A policy that says what shares are worth to it."""
+
+    def objective(self, effect: Effect) -> float: ...
+
+
+@runtime_checkable
+class HasTenants(Policy, Protocol):
+    """A policy that serves tenants."""
+
+    @property
+    def tenants(self) -> Tenants: ...
 
 
 def read_instance(path: Path | str, profile: Path | str | None = None) -> Instance:
@@ -137,7 +153,8 @@ def solve(instance: Instance, policy: Policy, placer: Placer) -> SolveResult:
     import_module("rota.solver.program")
     policy = _with_tenants(policy, instance.tenants)
     instance, copies = _roomy(instance)
-    settings = Settings(packing=bool(getattr(policy, "packing", False)), foresees=bool(getattr(policy, "foresees", False)))
+    needs = needs_of(policy)
+    settings = Settings(packing=needs.packing, foresees=needs.predictions)
     scheduler = Scheduler(instance.cluster, placer, settings, rates=instance.rates)
     order = np.argsort([-age for age, _ in instance.jobs], kind="stable").tolist()
     now_s = max((age for age, _ in instance.jobs), default=0.0)
@@ -150,16 +167,15 @@ def solve(instance: Instance, policy: Policy, placer: Placer) -> SolveResult:
     seconds = time.perf_counter() - began
     table = CandidateTable(scheduler.state, scheduler.state.jobs.rows, settings)
     share = _shares(answer, table, view.capacity)
-    objective = getattr(policy, "objective", None)
-    value = float(objective(Effect(view, share))) if objective is not None and len(view.jobs) else math.nan
-    prices = getattr(answer, "prices", None)
+    value = policy.objective(Effect(view, share)) if isinstance(policy, HasObjective) and len(view.jobs) else math.nan
+    prices, notes = (answer.prices, answer.notes) if isinstance(answer, Shares) else (None, {})
     names = [order[job] for job in view.jobs.ids.tolist()]
     return SolveResult(
         value if math.isfinite(value) else None,
         seconds,
         _units(share, table, names, instance.cluster, len(order) // copies),
         None if prices is None else dict(zip(instance.cluster.pools, np.asarray(prices).tolist(), strict=True)),
-        {names[at]: text for at, text in getattr(answer, "notes", {}).items()},
+        {names[at]: text for at, text in notes.items()},
     )
 
 
@@ -177,8 +193,8 @@ def _roomy(instance: Instance) -> tuple[Instance, int]:
 
 def _with_tenants(policy: Any, tenants: Tenants) -> Policy:
     """A policy that serves tenants serves those of the instance, unless it was given its own."""
-    given = getattr(policy, "tenants", None)
-    asks = isinstance(given, Tenants) and not given.weights and not given.policies
+    given = policy.tenants if isinstance(policy, HasTenants) else None
+    asks = given is not None and not given.weights and not given.policies
     served: Policy = replace(policy, tenants=tenants) if asks else policy
     return served
 

@@ -223,7 +223,7 @@ class View:
     usable: Bools | None = None
     """Which GPUs can be granted now: not those of nodes that are down, drained or gone. None: all."""
     predictions: LengthPredictions | None = None
-    """How long jobs are believed to train still. None: the policy did not ask for it (`foresees = True`)."""
+    """How long jobs are believed to train still. None: the policy did not ask for it (`Needs.predictions`)."""
     placements: Mapping[int, Ints] = field(default_factory=dict)
     """GPUs that each job has by the plan in force; those that have none are not in it."""
 

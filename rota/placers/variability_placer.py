@@ -1,9 +1,11 @@
 """What PM-First and PAL have in common: who picks first, and whether a move pays."""
 
 from dataclasses import dataclass, replace
+from typing import ClassVar
 
 import numpy as np
 
+from rota.model.needs import Needs
 from rota.model.placement_view import PlacementRequest, PlacementView
 from rota.model.units import Ints
 from rota.placers.scored import FreeGpus
@@ -18,6 +20,7 @@ class Picky:
 
     sticky: bool = False
     """A running job keeps its GPUs; false: everything is placed anew at each decision, and who runs moves if that pays."""
+    needs: ClassVar[Needs] = Needs(gpu_scores=True)
 
     def keeps_together(self, request: PlacementRequest) -> bool:
         return False

@@ -6,6 +6,7 @@ import numpy as np
 
 from rota.errors import OptionError
 from rota.model.allocation import Ranking, Shares
+from rota.model.needs import Needs
 from rota.model.options import Options
 from rota.model.units import MILLI, Ints
 from rota.model.view import View
@@ -28,6 +29,10 @@ class Fifo:
     def __post_init__(self) -> None:
         if self.packing and self.backfill:
             raise OptionError("does not go with packing.", field="backfill", value=True, hint="fifo:packing=true")
+
+    @property
+    def needs(self) -> Needs:
+        return Needs(packing=self.packing, several_types=not self.aware)
 
     def allocate(self, view: View) -> Ranking | Shares:
         if self.packing:

@@ -5,6 +5,7 @@ from dataclasses import dataclass
 import numpy as np
 
 from rota.model.allocation import Shares
+from rota.model.needs import Needs
 from rota.model.units import Floats, Ints
 from rota.model.view import View
 from rota.solver.effect import Effect
@@ -31,6 +32,10 @@ class FinishTimeFairness:
 
     aware: bool = True
     packing: bool = False
+
+    @property
+    def needs(self) -> Needs:
+        return Needs(packing=self.packing, several_types=not self.aware)
 
     def allocate(self, view: View) -> Shares:
         program = Program(view, by_job=True, aware=self.aware, packing=self.packing)

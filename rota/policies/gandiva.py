@@ -7,11 +7,13 @@ It wants early feedback for all and busy GPUs. Fairness between users and short 
 
 from collections.abc import Collection, Iterator
 from dataclasses import dataclass, replace
+from typing import ClassVar
 
 import numpy as np
 
 from rota.errors import OptionError
 from rota.model.allocation import Assignment
+from rota.model.needs import Needs
 from rota.model.units import FOREVER, SHORTEST_HOLD_SECONDS
 from rota.model.view import View
 from rota.policies.slots import Slot, SlotMap, SlotMemory
@@ -33,8 +35,7 @@ class Gandiva:
     balance_seconds: float = 600.0
     """How often a server may go from one size of jobs to another that needs it more."""
 
-    tactics = "pack:least_gain=0,grow,migrate,defragment"
-    """What else belongs to it, where a study names no tactics."""
+    needs: ClassVar[Needs] = Needs(tactics="pack:least_gain=0,grow,migrate,defragment")
 
     def __post_init__(self) -> None:
         if not LEAST_SLICE_SECONDS <= self.slice_seconds < FOREVER:

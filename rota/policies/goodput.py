@@ -7,6 +7,7 @@ from typing import ClassVar
 import numpy as np
 
 from rota.model.allocation import Assignment
+from rota.model.needs import Needs
 from rota.model.view import View
 from rota.policies.checks import check_interval
 from rota.solver.knapsack import choose
@@ -30,7 +31,7 @@ class Goodput:
     """How soon a job has enough: the larger, the less its speed-ups are worth."""
     batch: BatchRule = "best"
     """Of the batch sizes that a job accepts on so many GPUs: best, largest or asked."""
-    resizes: ClassVar[bool] = True
+    needs: ClassVar[Needs] = Needs(elastic_jobs=True)
 
     def __post_init__(self) -> None:
         check_interval("goodput", self.interval_seconds)

@@ -5,6 +5,7 @@ from dataclasses import dataclass, field
 import numpy as np
 
 from rota.model.allocation import Shares
+from rota.model.needs import Needs
 from rota.model.tenants import FIFO, Tenants, lineage
 from rota.model.units import Bools, Floats, Ints
 from rota.model.view import View
@@ -23,6 +24,10 @@ class Hierarchical:
     """Look at how fast each job is on each type; if not, all types count the same."""
     packing: bool = False
     """Let two jobs share GPUs where that gives more."""
+
+    @property
+    def needs(self) -> Needs:
+        return Needs(packing=self.packing, several_types=not self.aware, tenants=True)
 
     def allocate(self, view: View) -> Shares:
         queues = np.array([self.tenants.policy(path) == FIFO for path in view.tenants] or [False])

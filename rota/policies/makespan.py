@@ -5,6 +5,7 @@ from dataclasses import dataclass
 import numpy as np
 
 from rota.model.allocation import Shares
+from rota.model.needs import Needs
 from rota.model.view import View
 from rota.solver.effect import Effect
 from rota.solver.linear import least
@@ -20,6 +21,10 @@ class Makespan:
 
     aware: bool = True
     packing: bool = False
+
+    @property
+    def needs(self) -> Needs:
+        return Needs(packing=self.packing, several_types=not self.aware)
 
     def allocate(self, view: View) -> Shares:
         program = Program(view, by_job=True, aware=self.aware, packing=self.packing)

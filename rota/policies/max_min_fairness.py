@@ -6,6 +6,7 @@ from typing import Literal
 import numpy as np
 
 from rota.model.allocation import Shares
+from rota.model.needs import Needs
 from rota.model.view import View
 from rota.solver.effect import Effect
 from rota.solver.filling import water_fill
@@ -25,6 +26,10 @@ class MaxMinFairness:
     """When the worst off cannot be helped further, go on with the others (lexicographic)."""
     face: Literal["centre", "vertex"] = "centre"
     """Which of the best answers: the middle of them, or a corner that uses few ways to run."""
+
+    @property
+    def needs(self) -> Needs:
+        return Needs(packing=self.packing, several_types=not self.aware)
 
     def allocate(self, view: View) -> Shares:
         program = Program(view, aware=self.aware, packing=self.packing)

@@ -4,6 +4,7 @@ from dataclasses import dataclass
 from typing import Literal
 
 from rota.model.allocation import Shares
+from rota.model.needs import Needs
 from rota.model.view import View
 from rota.solver.effect import Effect
 from rota.solver.program import Program
@@ -16,6 +17,10 @@ class MaxThroughput:
     aware: bool = True
     packing: bool = False
     face: Literal["centre", "vertex"] = "centre"
+
+    @property
+    def needs(self) -> Needs:
+        return Needs(packing=self.packing, several_types=not self.aware)
 
     def allocate(self, view: View) -> Shares:
         program = Program(view, by_weight=False, aware=self.aware, packing=self.packing)

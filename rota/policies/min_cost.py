@@ -5,6 +5,7 @@ from dataclasses import dataclass
 import numpy as np
 
 from rota.model.allocation import Shares
+from rota.model.needs import Needs
 from rota.model.units import Bools, Floats
 from rota.model.view import View
 from rota.solver.effect import Effect
@@ -24,6 +25,10 @@ class MinCost:
     """Let GPUs idle rather than run a job where it is dear: cheaper and slower. Otherwise idle GPUs take whoever is there."""
     aware: bool = True
     packing: bool = False
+
+    @property
+    def needs(self) -> Needs:
+        return Needs(packing=self.packing, several_types=not self.aware, deadlines=self.slo)
 
     def allocate(self, view: View) -> Shares:
         program = Program(view, by_job=self.slo, by_weight=False, aware=self.aware, packing=self.packing)

@@ -7,6 +7,7 @@ import numpy as np
 
 from rota.errors import OptionError
 from rota.model.allocation import Assignment
+from rota.model.needs import Needs
 from rota.model.units import FOREVER, Bools, Floats, Ints
 from rota.model.view import View
 from rota.policies.checks import check_interval
@@ -60,10 +61,8 @@ class Ones:
     batch: BatchRule = "best"
     """Of the batch sizes that it accepts, a job gets the one it is fastest with; `largest`: its examples on each GPU stay as
     many as it asked for (the paper's); `asked`: its batch stays as it asked for."""
-    foresees: ClassVar[bool] = True
-    resizes: ClassVar[bool] = True
-    tactics: ClassVar[str] = "defragment,migrate"
-    """In place of the paper's order of genes: jobs that have come to lie apart are put together again."""
+    needs: ClassVar[Needs] = Needs(predictions=True, elastic_jobs=True, tactics="defragment,migrate")
+    """The tactics stand for the paper's order of genes: they put jobs together again that have come to lie apart."""
 
     def __post_init__(self) -> None:
         for names, least, most, told in (

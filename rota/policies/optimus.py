@@ -7,6 +7,7 @@ from typing import ClassVar
 import numpy as np
 
 from rota.model.allocation import Assignment
+from rota.model.needs import Needs
 from rota.model.units import Ints
 from rota.model.view import View
 from rota.policies.checks import check_interval
@@ -29,8 +30,7 @@ class Optimus:
     """Sizes are chosen anew so often."""
     batch: BatchRule = "asked"
     """Of the batch sizes that a job accepts on so many GPUs: best, largest or asked."""
-    foresees: ClassVar[bool] = True
-    resizes: ClassVar[bool] = True
+    needs: ClassVar[Needs] = Needs(predictions=True, elastic_jobs=True)
 
     def __post_init__(self) -> None:
         check_interval("optimus", self.interval_seconds)

@@ -3,6 +3,7 @@
 from dataclasses import dataclass
 
 from rota.model.allocation import Ranking
+from rota.model.needs import Needs
 from rota.model.view import View
 
 
@@ -12,6 +13,10 @@ class Sjf:
 
     aware: bool = True
     """Take the fastest type that is free; if not, any."""
+
+    @property
+    def needs(self) -> Needs:
+        return Needs(several_types=not self.aware)
 
     def allocate(self, view: View) -> Ranking:
         return Ranking.by(view.jobs.seconds_total, preempt=False, blind=not self.aware, key="run time")

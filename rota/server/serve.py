@@ -47,6 +47,7 @@ from rota.live.journal_store import LeadershipLost
 from rota.live.local import Local
 from rota.model.cluster import Cluster, Node
 from rota.model.counted import counted
+from rota.model.needs import needs_of
 from rota.model.units import FOREVER
 from rota.ray.channel import RayChannel
 from rota.ray.find import AUTO, checked_cluster
@@ -329,7 +330,7 @@ def make_configuration(
 ) -> dict[str, Any]:
     """What the journal keeps of how the scheduler is set up. The placer of a pair, as in `tiresias+pal`, wins."""
     policy_named, placer_paired = split_pair(named)
-    policy = make_policy(policy_named)
+    needs = needs_of(make_policy(policy_named))
     placer_named = placer_paired or placer
     make_placer(placer_named)
     cluster, said = checked.driver.discover_cluster(), {name: each["said"] for name, each in told.items()}
@@ -339,11 +340,11 @@ def make_configuration(
         retry_seconds=RETRY_SECONDS,
         node_timeout_seconds=FOREVER if options.ray is None else SILENT_SECONDS,
         decide=given_decision_timing(told),
-        packing=bool(getattr(policy, "packing", False)),
-        foresees=bool(getattr(policy, "foresees", False)),
+        packing=needs.packing,
+        foresees=needs.predictions,
         min_run_factor=said.get("min_run_factor", MIN_RUN_FACTOR),
         wait_for_place=said.get("wait_for_place", False),
-        tactics=make_tactics(str(said.get("tactics") or getattr(policy, "tactics", ""))),
+        tactics=make_tactics(str(said.get("tactics") or needs.tactics)),
         learn_variability=True,
         parked_stay=True,
         cordon_slower_than=said.get("cordon_slower_than", FOREVER),

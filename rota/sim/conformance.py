@@ -21,6 +21,7 @@ from rota.model.allocation import Allocation, Assignment, Ranking, Shares
 from rota.model.cluster import Cluster
 from rota.model.events import External
 from rota.model.job import Arrival, JobSpec
+from rota.model.needs import needs_of
 from rota.model.policy import Policy
 from rota.model.view import View
 from rota.placers.packed import Packed
@@ -120,15 +121,10 @@ def _simulate(policy: Policy, seed: int, jobs: int = 30, after: Callable[[Schedu
         restore_seconds=1.0 * (seed % 2),
     )
     decide = AtRounds(round_seconds=60.0) if seed % 4 == 1 else AtEvents()
-    settings = Settings(decide=decide, seed=seed, packing=_packs(policy))
+    settings = Settings(decide=decide, seed=seed, packing=needs_of(policy).packing)
     scheduler = _WatchedScheduler(cluster, settings, after)
     engine = Engine(scheduler, policy, physics, arrivals, seed=seed)
     return engine, engine.run()
-
-
-def _packs(policy: Policy) -> bool:
-    """Whether it wants to be offered options by which two jobs share GPUs."""
-    return bool(getattr(policy, "packing", False))
 
 
 class _WatchedScheduler(Scheduler):
@@ -150,7 +146,7 @@ class _Spied:
 
     def __init__(self, policy: Policy, hear: Callable[[View, Allocation], None]) -> None:
         self._policy, self._hear = policy, hear
-        self.packing = _packs(policy)
+        self.needs = needs_of(policy)
 
     def allocate(self, view: View) -> Allocation:
         answer = self._policy.allocate(view)
@@ -182,7 +178,7 @@ def _answers_are_sound(make: Callable[[], Policy], seed: int) -> None:
 def _empty_view(make: Callable[[], Policy], seed: int) -> None:
     cluster, _ = workload(seed)
     policy = make()
-    answer: Any = policy.allocate(_WatchedScheduler(cluster, Settings(packing=_packs(policy))).view())
+    answer: Any = policy.allocate(_WatchedScheduler(cluster, Settings(packing=needs_of(policy).packing)).view())
     if not isinstance(answer, Ranking | Shares | Assignment):
         allowed = "rota.Ranking, rota.Shares or rota.Assignment"
         raise Violation(f"allocate answered with {type(answer).__name__}, which is not a {allowed}")
@@ -210,7 +206,7 @@ def _view_untouched(make: Callable[[], Policy], seed: int) -> None:
     policy = make()
 
     class Guard:
-        packing = _packs(policy)
+        needs = needs_of(policy)
 
         def allocate(self, view: View) -> Allocation:
             table = view.jobs._table
@@ -241,7 +237,7 @@ def _replay_repeats(make: Callable[[], Policy], seed: int) -> None:
     """Re-deciding from the journal gives the same commands."""
     cluster, arrivals = workload(seed)
     policy = make()
-    settings = Settings(seed=seed, packing=_packs(policy))
+    settings = Settings(seed=seed, packing=needs_of(policy).packing)
     journal: list[tuple[float, list[External], Any]] = []
     Engine(_WatchedScheduler(cluster, settings), policy, Physics(rates=PAIRED), arrivals, journal=journal).run()
     twin = _WatchedScheduler(cluster, settings)

@@ -3,13 +3,14 @@
 import numpy as np
 
 from rota.model.allocation import Assignment
+from rota.model.needs import Needs
 from rota.model.view import View, keyed_rng
 
 
 class Hinted:
     """Jobs in an order of chance, each by a chance option of its own; every other one asks for certain GPUs."""
 
-    packing = False
+    needs = Needs()
 
     def allocate(self, view: View) -> Assignment:
         rng = keyed_rng(view.seed, view.decision, 31)
@@ -29,4 +30,4 @@ class Hinted:
 class HintedUnits(Hinted):
     """The same where GPUs may be shared: the options are those of a job alone, but partners may still be on their way out."""
 
-    packing = True
+    needs = Needs(packing=True)

@@ -11,6 +11,7 @@ from rota.beliefs.efficiency import Efficiency
 from rota.beliefs.rates import Rates
 from rota.model.cluster import Cluster, Node
 from rota.model.job import Arrival, JobSpec
+from rota.model.needs import needs_of
 from rota.model.tenants import Tenants
 from rota.policies.hierarchical import Hierarchical
 from rota.traces.trace import Trace
@@ -195,7 +196,7 @@ def _make_elastic(dice: random.Random, keywords: dict[str, Any], plain: bool) ->
 def _extras(dice: random.Random, policy: Any, cluster: Cluster, scores: Path) -> dict[str, Any]:
     """Options that go with some set-ups only."""
     found: dict[str, Any] = {}
-    packs = "packing=true" in str(policy) or bool(getattr(policy, "packing", False))
+    packs = "packing=true" in str(policy) or needs_of(policy).packing
     if dice.random() < 0.25 and not packs:
         found["wait_for_place"] = True
     if dice.random() < 0.2:

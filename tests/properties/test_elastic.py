@@ -19,6 +19,7 @@ from rota.core.validate import validate
 from rota.model.cluster import Cluster
 from rota.model.commands import Launch, Resize
 from rota.model.job import Arrival, JobSpec
+from rota.model.needs import needs_of
 from rota.model.policy import Policy
 from rota.placers.packed import Packed
 from rota.policies.goodput import Goodput
@@ -131,9 +132,7 @@ def cases(draw: st.DrawFn) -> Case:
     believed = replace(rates, efficiency=rates.efficiency.modelled())
     policy = draw(st.sampled_from(POLICIES))
     decide = draw(st.sampled_from(MOMENTS))
-    return Case(
-        cluster, physics, believed, arrivals, policy, Settings(decide=decide, foresees=getattr(policy, "foresees", False))
-    )
+    return Case(cluster, physics, believed, arrivals, policy, Settings(decide=decide, foresees=needs_of(policy).predictions))
 
 
 @given(cases())

@@ -18,6 +18,7 @@ from rota.model.cluster import Cluster
 from rota.model.commands import Suspend
 from rota.model.events import TimerFired
 from rota.model.job import Arrival, JobSpec
+from rota.model.needs import Needs
 from rota.placers.packed import Packed
 from rota.sim.engine import Engine
 from rota.sim.physics import Physics
@@ -30,7 +31,7 @@ from tests.unit.core.helpers import Bench, of_type
 class Given:
     """Answers with these shares: (profile, profile beside it or "", type) -> fraction of time. Or per job: (number, ...)."""
 
-    packing = True
+    needs = Needs(packing=True)
 
     def __init__(self, shares: dict[tuple[Any, str, str], float], **answer: Any) -> None:
         self.wanted, self.answer = shares, answer

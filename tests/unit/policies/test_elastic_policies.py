@@ -16,6 +16,7 @@ from rota.compose.prepare import prepare_study
 from rota.compose.study import make_study
 from rota.model.allocation import Assignment
 from rota.model.job import Arrival, JobSpec
+from rota.model.needs import needs_of
 from rota.model.view import View
 from rota.policies.goodput import Goodput
 from rota.policies.optimus import Optimus, OptimusMemory
@@ -34,7 +35,7 @@ POLICIES: list[Any] = [Goodput(), Optimus(), Goodput(batch="largest"), Optimus(b
 
 
 def bench(policy: Any, cluster: str = "1x(8xV100)", rates: Rates = RATES, **settings: Any) -> Bench:
-    return Bench(cluster, policy, rates, foresees=getattr(policy, "foresees", False), **settings)
+    return Bench(cluster, policy, rates, foresees=needs_of(policy).predictions, **settings)
 
 
 def sizes(view: View, answer: Assignment) -> dict[int, int]:

@@ -350,7 +350,7 @@ def test_in_another_process_it_sees_where_its_jobs_were_moved() -> None:
             asked = json.loads(json.dumps(encode_view(replace(view, memory=None))))
             return super().allocate(decode_view(asked, view.memory))
 
-    keywords: dict[str, Any] = {**SPLIT, **CHEAP, "tactics": Gandiva.tactics}
+    keywords: dict[str, Any] = {**SPLIT, **CHEAP, "tactics": Gandiva.needs.tactics}
     here, there = (engine(half_empty(), policy=policy, **keywords).run() for policy in (Gandiva(), Elsewhere()))
     assert there.migrations.sum() == 2 and there.finished_s.tolist() == here.finished_s.tolist()
 
