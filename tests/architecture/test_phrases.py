@@ -59,9 +59,7 @@ NOT_YET = (
     "docs/contributing/drivers.md",
     "docs/contributing/testing.md",
     "docs/elastic.md",
-    "docs/first-jobs.md",
     "docs/glossary.md",
-    "docs/index.md",
     "docs/live.md",
     "docs/own-policy.md",
     "docs/papers/gandiva.md",
@@ -81,13 +79,10 @@ NOT_YET = (
     "docs/shares.md",
     "docs/simulate.md",
     "docs/spec.md",
-    "docs/tactics.md",
     "docs/training.md",
     "docs/troubleshooting.md",
     "docs/tutorial-training.md",
     "docs/variability.md",
-    "CONTRIBUTING.md",
-    "SECURITY.md",
 )
 """Rooms and pages that are not clean."""
 
