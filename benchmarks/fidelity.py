@@ -16,7 +16,7 @@ import tempfile
 import time
 from pathlib import Path
 
-from rota.sweeps.fidelity_report import measure_fidelity
+from rota.experiments.fidelity_report import measure_fidelity
 from rota.wire.client import connect
 
 POLICIES = ("fifo", "tiresias:thresholds=15/60", "max-min-fairness")

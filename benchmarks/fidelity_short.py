@@ -18,7 +18,7 @@ import tempfile
 import time
 from pathlib import Path
 
-from rota.sweeps.fidelity_report import measure_fidelity
+from rota.experiments.fidelity_report import measure_fidelity
 from rota.wire.client import connect
 
 STEP_SECONDS = 0.05

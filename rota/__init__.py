@@ -18,6 +18,7 @@ if TYPE_CHECKING:
     from rota.compose.registry import placer, policy
     from rota.compose.study import Study
     from rota.errors import RotaError
+    from rota.experiments.runner import sweep
     from rota.model.allocation import Assignment, Ranking, Shares
     from rota.model.cluster import Cluster
     from rota.model.job import JobSpec
@@ -27,7 +28,6 @@ if TYPE_CHECKING:
     from rota.report.result import Result
     from rota.solver.linear import greatest, least
     from rota.solver.program import Program
-    from rota.sweeps.runner import sweep
     from rota.traces.trace import Trace
     from rota.wire.client import connect
 
@@ -53,7 +53,7 @@ _WHERE = {
     "placer": "rota.compose.registry",
     "policy": "rota.compose.registry",
     "simulate": "rota.api",
-    "sweep": "rota.sweeps.runner",
+    "sweep": "rota.experiments.runner",
     "traces": "rota.traces",
 }
 

@@ -24,7 +24,7 @@ def fidelity(
     Example: rota fidelity ~/.rota
     """
     shaped = flag.shape(output)
-    from rota.sweeps.fidelity_report import measure_fidelity
+    from rota.experiments.fidelity_report import measure_fidelity
     from rota.wire.address import home_folder
 
     found = measure_fidelity([home_folder(home) for home in homes or [""]])

@@ -15,8 +15,8 @@ from rota.compose.study import CLUSTER
 from rota.errors import OptionError
 
 if TYPE_CHECKING:
+    from rota.experiments.sweep_result import SweepResult
     from rota.ray.sweep_backend import RayCells
-    from rota.sweeps.sweep_result import SweepResult
 
 VARY = (
     "Values of any other flag: round_seconds=60/360; of an option, for those that have it: policy.promote=0/8, "
@@ -72,9 +72,9 @@ def sweep(
         raise OptionError("must be at least 1.", field="--workers", value=workers, hint="--workers 2")
     if workers is not None and ray is not None:
         raise OptionError("does not go with --ray.", field="--workers", value=workers, hint="leave --workers out")
-    from rota.sweeps.grid import Grid
-    from rota.sweeps.runner import run
-    from rota.sweeps.vary_options import read_varied
+    from rota.experiments.grid import Grid
+    from rota.experiments.runner import run
+    from rota.experiments.vary_options import read_varied
 
     seed = setup.pop("seed")
     grid = Grid(

@@ -14,6 +14,7 @@ from rota.compose.presets import preset as named_preset
 from rota.compose.registry import make_placer, make_policy
 from rota.compose.solve import Instance, solve
 from rota.compose.study import Study, make_study
+from rota.experiments.worker_pool import Alive, Crew, WorkerReply, available_cores
 from rota.model.cluster import Cluster
 from rota.model.job import Arrival
 from rota.model.policy import Policy
@@ -23,7 +24,6 @@ from rota.papers.gang_figures import gang_figures, search_figures
 from rota.policies.hierarchical import Hierarchical
 from rota.profiles.catalogue import Catalogue
 from rota.profiles.simulation_rates import read_rates
-from rota.sweeps.worker_pool import Alive, Crew, WorkerReply, available_cores
 from rota.traces.synthetic import open_trace
 from rota.traces.trace import Trace
 

@@ -8,8 +8,8 @@ from typing import Any
 
 from rota import __version__
 from rota.errors import OptionError
+from rota.experiments.versions import differences, versions
 from rota.ray.channel import NAME_LABEL
-from rota.sweeps.versions import differences, versions
 
 PROBE_SECONDS = 120.0
 """So long a node may take to answer."""
@@ -18,7 +18,7 @@ PROBE_SECONDS = 120.0
 def node_versions() -> str:
     """What the processes that run cells on this node calculate with, as JSON. A process of its own tells it, because Ray puts
     folders of the sweep's machine into the path of its own processes; else what it says at its end."""
-    done = subprocess.run([sys.executable, "-P", "-m", "rota.sweeps.versions"], capture_output=True, text=True)
+    done = subprocess.run([sys.executable, "-P", "-m", "rota.experiments.versions"], capture_output=True, text=True)
     if done.returncode != 0:
         return json.dumps({"error": (done.stderr.strip().splitlines() or ["it told nothing"])[-1]})
     return done.stdout

@@ -15,12 +15,12 @@ from collections.abc import Callable, Mapping, Sequence
 from concurrent.futures import Future
 from typing import Any
 
+from rota.experiments.node_runner import NodeRunner
+from rota.experiments.worker_pool import WorkerReply
 from rota.ray.channel import start_ray
 from rota.ray.find import checked_cluster
 from rota.ray.port import answers, read_address
 from rota.ray.probe import node_name, probe, usable
-from rota.sweeps.node_runner import NodeRunner
-from rota.sweeps.worker_pool import WorkerReply
 
 MORE = 2
 """So many cells more than CPUs are with Ray, so that none waits for us. A cluster that grows by itself does it for them."""

@@ -22,7 +22,7 @@ _CORE = {"core", "policies", "placers", "tactics"} | _MATHS
 _SIM = {"files", "profiles", "traces"} | _CORE
 _LIVE = {"agent", "folders", "park", "wire"} | _SIM
 _BELOW_REPORT = {"sim", "live", VERSION} | _LIVE
-_BELOW_SERVER = {"report", "compose", "api", "sweeps", "train"} | _BELOW_REPORT
+_BELOW_SERVER = {"report", "compose", "api", "experiments", "train"} | _BELOW_REPORT
 
 # What each room may import from `rota`, itself apart.
 ALLOWED: dict[str, set[str]] = {
@@ -46,11 +46,11 @@ ALLOWED: dict[str, set[str]] = {
     "park": set(),
     "compose": _BELOW_REPORT,
     "report": {"compose"} | _BELOW_REPORT,
-    "api": _BELOW_SERVER - {"sweeps"},
-    "sweeps": _BELOW_SERVER,
+    "api": _BELOW_SERVER - {"experiments"},
+    "experiments": _BELOW_SERVER,
     "papers": _BELOW_SERVER,
     FACE: _BELOW_SERVER,
-    "ray": {"live", "agent", "folders", "sweeps", VERSION, "errors"},
+    "ray": {"live", "agent", "folders", "experiments", VERSION, "errors"},
     "server": {FACE, "ray"} | _BELOW_SERVER,
     "doctor": {"server", "ray"} | _BELOW_SERVER,
     "cli": {FACE, "ray", "server", "papers", "doctor"} | _BELOW_SERVER,
@@ -65,7 +65,7 @@ NARROW: dict[tuple[str, str], set[str]] = {
     ("train", "agent"): {"rota.agent.constants", "rota.agent.datagrams", "rota.agent.disk"},
     ("agent", "park"): {"rota.park.park_environment", "rota.park.facts", "rota.park.park_method"},
     ("doctor", "ray"): {"rota.ray.authentication", "rota.ray.find", "rota.ray.knock", "rota.ray.port"},
-    ("ray", "sweeps"): {"rota.sweeps.worker_pool", "rota.sweeps.node_runner", "rota.sweeps.versions"},
+    ("ray", "experiments"): {"rota.experiments.worker_pool", "rota.experiments.node_runner", "rota.experiments.versions"},
 }
 
 PURE_ROOMS = {"model", "solver", "beliefs", "policies", "placers", "tactics", "core"}
@@ -275,9 +275,9 @@ CAUGHT = [
     ("rota/agent/rules.py", "import time", "rota/agent/rules.py is pure and must not import time"),
     ("rota/live/tick.py", "import rota.sim", "live must not import sim"),
     ("rota/train/session.py", "import rota.core", "train must not import core"),
-    ("rota/ray/sweep_backend.py", "from rota.sweeps.store import Store", "not rota.sweeps.store.Store"),
+    ("rota/ray/sweep_backend.py", "from rota.experiments.store import Store", "not rota.experiments.store.Store"),
     ("rota/doctor/ray_checks.py", "from rota.ray.channel import RayChannel", "not rota.ray.channel.RayChannel"),
-    ("rota/sweeps/remote.py", "from rota.ray.sweep_backend import RayCells", "sweeps must not import ray"),
+    ("rota/experiments/remote.py", "from rota.ray.sweep_backend import RayCells", "experiments must not import ray"),
     ("rota/train/session.py", "from rota.agent.machine import AttemptManager", "not rota.agent.machine.AttemptManager"),
     ("rota/train/session.py", "from rota.wire.spec import Spec", "train must not import wire"),
     ("rota/compose/presets.py", "import rota.report", "compose must not import report"),

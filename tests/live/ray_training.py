@@ -17,7 +17,7 @@ import tempfile
 import time
 from pathlib import Path
 
-from rota.sweeps.fidelity_report import measure_fidelity
+from rota.experiments.fidelity_report import measure_fidelity
 from tests.live.harness import until
 from tests.live.ray_cluster import RayCluster
 from tests.live.test_ray import PACKAGES, RaySite

@@ -11,7 +11,7 @@ import pytest
 
 import rota
 import rota.errors
-from rota.sweeps.fidelity_report import measure_fidelity
+from rota.experiments.fidelity_report import measure_fidelity
 from tests.live.harness import Site, check_record, site, until
 
 

@@ -13,8 +13,8 @@ from rota.cli.main import make_app
 from rota.compose.live_fields import LIVE, REMEMBERED_FIELDS, SIMULATED
 from rota.compose.study import study_fields
 from rota.core.settings import Settings
+from rota.experiments.grid import Grid
 from rota.profiles.variability_files import describe_variability, read_variability
-from rota.sweeps.grid import Grid
 from rota.traces.synthetic import open_trace
 
 

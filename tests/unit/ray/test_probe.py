@@ -5,8 +5,8 @@ from pathlib import Path
 
 import pytest
 
+from rota.experiments.versions import versions
 from rota.ray.probe import node_name, node_versions, usable
-from rota.sweeps.versions import versions
 
 
 def test_a_node_tells_what_its_worker_processes_calculate_with(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -14,7 +14,7 @@ def test_a_node_tells_what_its_worker_processes_calculate_with(tmp_path: Path, m
     (tmp_path / "rota").mkdir()
     (tmp_path / "rota" / "__init__.py").write_text("__version__ = '0.0'\n")
     monkeypatch.setenv("PYTHONPATH", str(tmp_path))
-    assert "rota.sweeps" in json.loads(node_versions())["error"], "there is no such module in that one"
+    assert "rota.experiments" in json.loads(node_versions())["error"], "there is no such module in that one"
 
 
 def test_only_nodes_with_a_cpu_are_used() -> None:

@@ -4,8 +4,8 @@ import json
 from typing import Any
 
 from rota.errors import RotaError
-from rota.sweeps.copies import Copies, Fetch
-from rota.sweeps.worker_pool import Worker, WorkerReply
+from rota.experiments.copies import Copies, Fetch
+from rota.experiments.worker_pool import Worker, WorkerReply
 
 
 class NodeRunner:
@@ -40,7 +40,7 @@ class NodeRunner:
 
     def _ask(self, work: dict[str, Any], copies: Copies) -> WorkerReply:
         if self._worker is None:
-            self._worker = Worker(("rota.sweeps.remote_worker", str(copies.root)), cwd=copies.place, keep=(copies.lock,))
+            self._worker = Worker(("rota.experiments.remote_worker", str(copies.root)), cwd=copies.place, keep=(copies.lock,))
         answer = self._worker.ask(work)
         if answer is not None:
             return answer

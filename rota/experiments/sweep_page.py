@@ -8,10 +8,10 @@ from dataclasses import dataclass
 from typing import Any
 
 from rota import __version__
+from rota.experiments.sweep_result import NONE, Point, SweepResult
 from rota.report.html import asset, security_policy, text
 from rota.report.plots import DAY, HOUR, MINUTE, SECOND, Plot, Series, chart
 from rota.report.result import duration
-from rota.sweeps.sweep_result import NONE, Point, SweepResult
 
 WHO = ("policy", "placer")
 """Axes whose values tell the lines of a chart apart."""

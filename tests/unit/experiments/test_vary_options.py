@@ -9,9 +9,9 @@ from rota.beliefs.rates import Rates
 from rota.compose.option_syntax import options_of
 from rota.compose.registry import PLACER_REGISTRY
 from rota.errors import InputError, OptionError
-from rota.sweeps.grid import Grid
-from rota.sweeps.runner import run as sweep
-from rota.sweeps.vary_options import read_varied
+from rota.experiments.grid import Grid
+from rota.experiments.runner import run as sweep
+from rota.experiments.vary_options import read_varied
 
 JOBS = "synthetic:jobs=20,gpus=4,largest=2,longest_seconds=5000"
 

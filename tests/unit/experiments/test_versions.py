@@ -7,11 +7,11 @@ import sys
 import numpy as np
 
 import rota
-from rota.sweeps.versions import differences, versions
+from rota.experiments.versions import differences, versions
 
 
 def test_the_same_machine_tells_the_same_twice() -> None:
-    command = [sys.executable, "-P", "-m", "rota.sweeps.versions"]
+    command = [sys.executable, "-P", "-m", "rota.experiments.versions"]
     told = json.loads(subprocess.run(command, capture_output=True, text=True, check=True).stdout)
     assert told == versions() and differences(versions(), told) == []
     assert told["rota"] == rota.__version__ and told["numpy"] == np.__version__

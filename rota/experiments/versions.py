@@ -1,6 +1,6 @@
 """What a machine calculates with: machines that differ in it may give other bytes.
 
-As a program it prints that of this machine: `python -P -m rota.sweeps.versions`.
+As a program it prints that of this machine: `python -P -m rota.experiments.versions`.
 """
 
 import functools

@@ -8,11 +8,11 @@ from typing import Any
 from rota.api import warn_of
 from rota.compose.study import CLUSTER
 from rota.errors import TraceError
-from rota.sweeps.grid import Grid, SweepCell
-from rota.sweeps.remote import RemoteBackend, RemoteCrew
-from rota.sweeps.store import Store
-from rota.sweeps.sweep_result import FailedCell, SweepResult
-from rota.sweeps.worker_pool import Crew, WorkerReply, available_cores
+from rota.experiments.grid import Grid, SweepCell
+from rota.experiments.remote import RemoteBackend, RemoteCrew
+from rota.experiments.store import Store
+from rota.experiments.sweep_result import FailedCell, SweepResult
+from rota.experiments.worker_pool import Crew, WorkerReply, available_cores
 
 Watch = Callable[[int, int], None]
 """Called with the cells that are there and the cells in all."""
@@ -101,7 +101,7 @@ def run(
 def _run_here(missing: Sequence[SweepCell], store: Store, workers: int | None, heard: Callable[[int, WorkerReply], None]) -> None:
     work = [{"key": cell.key, "study": cell.study.plain()} for cell in missing]
     crew = min(workers or available_cores(), max(len(missing), 1))
-    Crew(("rota.sweeps.sweep_worker", str(store.folder)), work, crew, heard).run()
+    Crew(("rota.experiments.sweep_worker", str(store.folder)), work, crew, heard).run()
 
 
 def check(grid: Grid) -> tuple[str, ...]:

@@ -4,8 +4,8 @@ import re
 from pathlib import Path
 from typing import Any
 
-from rota.sweeps.sweep_page import METRICS, SweepChart, sweep_page
-from rota.sweeps.sweep_result import SweepResult
+from rota.experiments.sweep_page import METRICS, SweepChart, sweep_page
+from rota.experiments.sweep_result import SweepResult
 
 HOSTILE = "<img src=x onerror=alert(1)>"
 

@@ -9,9 +9,9 @@ from pathlib import Path
 import pytest
 
 from rota.errors import JournalError, OptionError
+from rota.experiments.fidelity_report import FidelityReport, PolicyFidelity, _same_ranking, measure_fidelity
 from rota.report.fidelity_causes import errors_by_cause
 from rota.report.job_time import JobTime
-from rota.sweeps.fidelity_report import FidelityReport, PolicyFidelity, _same_ranking, measure_fidelity
 
 ONE = PolicyFidelity(
     policy="fifo",

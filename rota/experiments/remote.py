@@ -10,17 +10,17 @@ from pathlib import Path
 from typing import Protocol
 
 from rota.errors import OptionError
-from rota.sweeps.grid import SweepCell
-from rota.sweeps.node_runner import encode_cell
-from rota.sweeps.versions import versions
-from rota.sweeps.worker_pool import MOST_DEATHS, WorkerReply
+from rota.experiments.grid import SweepCell
+from rota.experiments.node_runner import encode_cell
+from rota.experiments.versions import versions
+from rota.experiments.worker_pool import MOST_DEATHS, WorkerReply
 
 HEAR_SECONDS = 1.0
 """So long it waits for answers before it looks again for room."""
 
 
 class RemoteBackend(Protocol):
-    """Other machines that run cells. What they do with one is in `rota/sweeps/node_runner.py`."""
+    """Other machines that run cells. What they do with one is in `rota/experiments/node_runner.py`."""
 
     def keep(self, digest: str, content: bytes) -> None:
         """Have the contents of a file at hand for the cells that need it."""

@@ -8,9 +8,9 @@ from typing import Any
 import numpy as np
 
 from rota.errors import RotaError
+from rota.experiments.grid import SweepCell
 from rota.report.comparison import interval
 from rota.report.result import durations, html_table, note_lines, pandas, percent, plain_table
-from rota.sweeps.grid import SweepCell
 
 _SHOWN = {
     "MEAN JCT": "mean_jct_seconds",
@@ -128,7 +128,7 @@ class SweepResult:
 
     def page(self) -> str:
         """One self-contained HTML page: the figures over what was varied, a line for each policy."""
-        from rota.sweeps.sweep_page import sweep_page
+        from rota.experiments.sweep_page import sweep_page
 
         return sweep_page(self)
 

@@ -13,8 +13,8 @@ from rota.compose.limits import MOST_SEEDS
 from rota.compose.registry import PLACER_REGISTRY, POLICY_REGISTRY, split_pair
 from rota.compose.study import CLUSTER, Study, make_study, read_field
 from rota.errors import OptionError
-from rota.sweeps.vary_options import PARTS, check_varied, takes, with_options, with_settings
-from rota.sweeps.versions import sources
+from rota.experiments.vary_options import PARTS, check_varied, takes, with_options, with_settings
+from rota.experiments.versions import sources
 from rota.traces.read_trace import STDIN
 from rota.traces.synthetic import reseeded
 

@@ -13,9 +13,9 @@ import pytest
 
 import rota
 from rota.errors import InputError, OptionError
-from rota.sweeps.grid import Grid
-from rota.sweeps.runner import run as sweep
-from rota.sweeps.store import Store, write_whole
+from rota.experiments.grid import Grid
+from rota.experiments.runner import run as sweep
+from rota.experiments.store import Store, write_whole
 
 JOBS = "synthetic:jobs=40,gpus=8,largest=4,longest_seconds=20000"
 CLUSTER = "4xV100 + 4xK80"

@@ -4,9 +4,9 @@ import shutil
 import sys
 from typing import Any
 
-from rota.sweeps.sweep_worker import run
-from rota.sweeps.versions import differences, versions
-from rota.sweeps.worker_pool import Alive, WorkerReply, serve
+from rota.experiments.sweep_worker import run
+from rota.experiments.versions import differences, versions
+from rota.experiments.worker_pool import Alive, WorkerReply, serve
 
 
 def cell(work: dict[str, Any], alive: Alive) -> WorkerReply:

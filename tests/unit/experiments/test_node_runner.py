@@ -11,11 +11,11 @@ import pytest
 
 from rota.compose.fingerprint import FILES, Fingerprints
 from rota.compose.study import Study
+from rota.experiments import sweep_worker
+from rota.experiments.copies import FIELDS, LOCK, Copies, remove_left
+from rota.experiments.node_runner import NodeRunner, encode_cell
+from rota.experiments.versions import versions
 from rota.report.comparison import WALL_CLOCK
-from rota.sweeps import sweep_worker
-from rota.sweeps.copies import FIELDS, LOCK, Copies, remove_left
-from rota.sweeps.node_runner import NodeRunner, encode_cell
-from rota.sweeps.versions import versions
 
 POLICY = "import rota\nclass Mine:\n    def allocate(self, view):\n        return rota.Ranking.by(view.jobs.gpus)\n"
 

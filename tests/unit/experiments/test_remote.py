@@ -8,10 +8,10 @@ from pathlib import Path
 import pytest
 
 from rota.errors import InputError
-from rota.sweeps.grid import Grid
-from rota.sweeps.node_runner import NodeRunner
-from rota.sweeps.runner import run
-from rota.sweeps.worker_pool import WorkerReply
+from rota.experiments.grid import Grid
+from rota.experiments.node_runner import NodeRunner
+from rota.experiments.runner import run
+from rota.experiments.worker_pool import WorkerReply
 
 JOBS = "synthetic:jobs=30,gpus=8,largest=4,longest_seconds=20000"
 

@@ -20,9 +20,9 @@ from pathlib import Path
 from typing import Any
 
 from rota.errors import OptionError
+from rota.experiments.grid import SweepCell
 from rota.files.text import as_csv
 from rota.report.comparison import WALL_CLOCK
-from rota.sweeps.grid import SweepCell
 
 
 class Store:

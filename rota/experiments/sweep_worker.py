@@ -6,8 +6,8 @@ from typing import Any
 
 from rota.api import run_study
 from rota.compose.study import make_study
-from rota.sweeps.store import Store
-from rota.sweeps.worker_pool import Alive, WorkerReply, serve
+from rota.experiments.store import Store
+from rota.experiments.worker_pool import Alive, WorkerReply, serve
 from rota.traces.synthetic import open_trace
 from rota.traces.trace import Trace
 
