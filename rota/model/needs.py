@@ -6,8 +6,8 @@ from typing import Protocol, runtime_checkable
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Needs:
-    """What a policy or a placer needs beyond what all of them are shown. Packing, predictions and tactics change what the scheduler
-    does; where one of the others is missing, Rota tells the user that an option does nothing."""
+    """What a policy or a placer needs beyond what all of them are shown. Packing, predictions and tactics change what the
+    scheduler does; where one of the others is missing, Rota tells the user that an option does nothing."""
 
     packing: bool = False
     """Whether it uses options by which two jobs share GPUs."""
