@@ -4,8 +4,7 @@ import numpy as np
 
 from rota.beliefs.make_options import why_never
 from rota.core.fold.setbacks import MOST
-from rota.core.plan.left_running import keep_gpus
-from rota.core.plan.protected import has_min_run
+from rota.core.plan.pinned import has_min_run, unsaved_jobs
 from rota.core.state.accounts import time_shares
 from rota.core.state.state import State
 from rota.model.allocation import Ranking, Shares
@@ -165,7 +164,7 @@ def _describe(state: State, job: int, row: int, code: Reason) -> Explanation:
         down = [state.machines.cluster.nodes[n].name for n in (~state.machines.node_up).nonzero()[0].tolist()]
         return Explanation(code, f"It needs nodes that are down or silent: {', '.join(down) or 'none'}.", {"nodes": down})
     if code is Reason.NO_FREE_GPUS:
-        free, kept = _free(state, row), keep_gpus(state)
+        free, kept = _free(state, row), unsaved_jobs(state)
         young = [each for each in _min_run(state) if each not in kept]
         others = _in_min_run(state, young) + "".join(f" {line}" for line in taken_gpus(state))
         sentence = f"It needs {counted(gpus, 'GPU')} of {types}; {free} {are(free)} free." + _kept_sentence(kept) + others

@@ -40,9 +40,9 @@ class Packable(NamedTuple):
 
 class PairWish(NamedTuple):
     runner: int
-    guest: int
+    joiner: int
     option: int
-    """Of the guest."""
+    """Of the joiner."""
     hoped: float | None
     """The gain that is hoped for, if the pair has to be tried; None: its gain is known."""
 
@@ -61,52 +61,52 @@ class Pack:
     """A pair is judged after this."""
 
     def pair_up(
-        self, hosts: Iterable[Packable], guests: Iterable[Packable], gain: Gain, busy: set[int], surprise: float = 0.0
+        self, runners: Iterable[Packable], joiners: Iterable[Packable], gain: Gain, busy: set[int], surprise: float = 0.0
     ) -> list[PairWish]:
-        """Who should join whom. Guests come in the order in which they deserve it; those that keep GPUs least busy go first.
+        """Who should join whom. Joiners come in the order in which they deserve it; those that keep GPUs least busy go first.
         `busy`: nodes on which something is being tried already. `surprise`: by how much trials usually gain more than is hoped
         for."""
         free: dict[tuple[int, int], dict[str, list[Packable]]] = {}
-        for host in sorted(hosts, key=_utilisation):
-            free.setdefault((host.pool, host.gpus), {}).setdefault(host.name, []).append(host)
+        for runner in sorted(runners, key=_utilisation):
+            free.setdefault((runner.pool, runner.gpus), {}).setdefault(runner.name, []).append(runner)
         joined: set[int] = set()
         wishes = []
-        for guest in sorted(guests, key=_utilisation):
-            groups = free.get((guest.pool, guest.gpus))
-            if not groups or guest.position in joined:
+        for joiner in sorted(joiners, key=_utilisation):
+            groups = free.get((joiner.pool, joiner.gpus))
+            if not groups or joiner.position in joined:
                 continue
-            if guest.seat:
-                mates = (host for hosts in groups.values() for host in hosts if host.seat == guest.seat)
-                found = next((self._best({host.name: [host]}, guest, gain, busy, surprise) for host in mates), None)
+            if joiner.seat:
+                mates = (runner for runners in groups.values() for runner in runners if runner.seat == joiner.seat)
+                found = next((self._best({runner.name: [runner]}, joiner, gain, busy, surprise) for runner in mates), None)
             else:
-                found = self._best(groups, guest, gain, busy, surprise)
+                found = self._best(groups, joiner, gain, busy, surprise)
             if found is None:
                 continue
-            host, hoped = found
-            joined.add(guest.position)
+            runner, hoped = found
+            joined.add(joiner.position)
             if hoped is not None:
-                busy.add(host.node)
-            groups[host.name].remove(host)
-            if not groups[host.name]:
-                del groups[host.name]
-            wishes.append(PairWish(host.position, guest.position, guest.option, hoped))
+                busy.add(runner.node)
+            groups[runner.name].remove(runner)
+            if not groups[runner.name]:
+                del groups[runner.name]
+            wishes.append(PairWish(runner.position, joiner.position, joiner.option, hoped))
         return wishes
 
     def _best(
-        self, groups: dict[str, list[Packable]], guest: Packable, gain: Gain, busy: set[int], surprise: float
+        self, groups: dict[str, list[Packable]], joiner: Packable, gain: Gain, busy: set[int], surprise: float
     ) -> tuple[Packable, float | None] | None:
-        """The host with which most would be gained. Of a pair that was never measured, what the two leave idle is hoped for."""
+        """The runner with which most would be gained. Of a pair that was never measured, what the two leave idle is hoped for."""
         best, most = None, self.least_gain
-        for name, hosts in groups.items():
-            seen = gain(name, guest.name, guest.pool, guest.gpus)
-            hoped = 2.0 - _utilisation(hosts[0]) - _utilisation(guest)
+        for name, runners in groups.items():
+            seen = gain(name, joiner.name, joiner.pool, joiner.gpus)
+            hoped = 2.0 - _utilisation(runners[0]) - _utilisation(joiner)
             worth = seen if seen is not None else hoped + surprise
             if worth <= most:
                 continue
-            for host in hosts:
-                fits = not guest.gib > host.room_gib  # what is not known does not stand in the way
-                if fits and (seen is not None or (host.node not in busy and host.measured)):
-                    best, most = (host, hoped if seen is None else None), worth
+            for runner in runners:
+                fits = not joiner.gib > runner.room_gib  # what is not known does not stand in the way
+                if fits and (seen is not None or (runner.node not in busy and runner.measured)):
+                    best, most = (runner, hoped if seen is None else None), worth
                     break
         return best
 

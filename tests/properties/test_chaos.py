@@ -14,7 +14,7 @@ from rota.core import reconcile
 from rota.core.active_tactics import Tactics
 from rota.core.fold import apply as fold
 from rota.core.fold import attempts, node_events
-from rota.core.plan import pairing
+from rota.core.plan import placements
 from rota.model.cluster import Cluster, Node
 from rota.model.occupancy import FREE, Occupancy
 from rota.model.placement_view import Placer
@@ -423,7 +423,7 @@ def join_anybody(monkeypatch: pytest.MonkeyPatch) -> None:
 
 def take_any_seat(monkeypatch: pytest.MonkeyPatch) -> None:
     """Let a unit sit where others are to be."""
-    monkeypatch.setattr(pairing, "released", lambda state, jobs: state.machines.planned.holder < 10**9)
+    monkeypatch.setattr(placements, "released", lambda state, jobs: state.machines.planned.holder < 10**9)
 
 
 def forget_the_second(monkeypatch: pytest.MonkeyPatch) -> None:

@@ -6,7 +6,7 @@ from typing import TypeVar
 
 import numpy as np
 
-from rota.core.plan.protected import protected
+from rota.core.plan.pinned import protected
 from rota.core.settings import Settings
 from rota.core.state.state import State
 from rota.model.lazy import lazy
@@ -97,7 +97,7 @@ class CandidateTable:
 
     @lazy
     def protected(self) -> Bools:
-        """Jobs that keep what they have because they have only just been started (`protected.py`)."""
+        """Jobs that keep what they have because they were started a short while ago (`pinned.py`)."""
         return protected(self._state, self.rows)
 
     @lazy

@@ -1,26 +1,24 @@
-"""Candidates: the (job, option) pairs that an answer names, best first, of the jobs that are still there."""
+"""Candidates: the (job, option) pairs that an answer names, best first, of the jobs that have not ended."""
 
 from dataclasses import replace
 
 import numpy as np
 
 from rota.core.plan.candidate_table import CandidateTable
+from rota.core.plan.draft import Draft
 from rota.core.plan.order import Candidates, draw, expand_options
-from rota.core.plan.protected import starts_cost
-from rota.core.settings import Settings
+from rota.core.plan.pinned import starts_cost
 from rota.core.state.records import NO_GPUS, PolicyAnswer
 from rota.core.state.state import State
-from rota.model.allocation import Allocation
 from rota.model.options import Options
 from rota.model.units import Bools, Ints
 
 
-def list_candidates(
-    state: State, settings: Settings, allocation: Allocation, table: CandidateTable, alive: Bools | None
-) -> tuple[Candidates, Ints]:
-    """Who may run by which option, best first, and the GPUs of each pool that are there for them."""
+def list_candidates(draft: Draft) -> None:
+    """List the candidates of a draft, best first, and the GPUs of each pool that they may have."""
+    state, settings, table, alive = draft.state, draft.settings, draft.table, draft.alive
     _, capacity = state.usable()
-    candidates = draw(allocation, table)
+    candidates = draw(draft.allocation, table)
     if settings.wait_for_place or candidates.reserve or table.options.has_fractions:
         candidates = expand_options(candidates, table)
     if alive is not None:
@@ -30,17 +28,17 @@ def list_candidates(
         capacity = capacity - np.bincount(state.machines.cluster.gpu_pool[kept], minlength=len(capacity))
         table.alive, table.kept_gpus = alive, set(kept.tolist())
         candidates = _with_alone(_living(candidates, alive), state.knowledge.options)
-    if not state.question.fresh and settings.drawing.only_goes_on(allocation):
-        candidates = _going_on(expand_options(candidates, table), table)
+    if not state.question.fresh and settings.drawing.only_goes_on(draft.allocation):
+        candidates = _running_only(expand_options(candidates, table), table)
     if not settings.drawing.backfill:
         candidates.blocking = True
     if starts_cost(state):
         candidates = _protected_first(candidates, table, alive)
-    return candidates, capacity
+    draft.candidates, draft.capacity = candidates, capacity
 
 
 def jobs_of(state: State, answer: PolicyAnswer) -> tuple[Ints, Bools | None]:
-    """Rows of the jobs an answer speaks of, and which may still be scheduled (None: all, and there are no others)."""
+    """Rows of the jobs of an answer, and which of them may still be scheduled. None: all of them, and there are no others."""
     if state.jobs.version == answer.version:
         return state.jobs.rows, None
     known = state.jobs.table.id[: state.jobs.table.size]
@@ -51,14 +49,14 @@ def jobs_of(state: State, answer: PolicyAnswer) -> tuple[Ints, Bools | None]:
 
 
 def _kept_gpus(state: State, rows: Ints) -> Ints:
-    """GPUs promised to jobs the answer knows nothing of: they keep what they have until the next answer."""
+    """GPUs of jobs that are not part of the answer: they keep what they have until the next answer."""
     granted = [state.jobs.desired[job] for job in state.jobs.table.id[rows[state.jobs.table.option[rows] >= 0]].tolist()]
     return np.unique(np.concatenate(granted)) if granted else NO_GPUS
 
 
-def _going_on(candidates: Candidates, table: CandidateTable) -> Candidates:
-    """Only those who run, by the option they run by: one that the answer names, or another that a tactic has moved them to. Who
-    has lost its partner runs alone, and goes on so."""
+def _running_only(candidates: Candidates, table: CandidateTable) -> Candidates:
+    """Keep jobs that run, by the option they run by: one that the answer names, or one that a tactic has moved them to. A job
+    that has lost its partner runs exclusively, and continues so."""
     position, options = candidates.position, table.options
     option = options.best[table.kind[position]] if candidates.option is None else candidates.option
     granted = table.granted_option[position]
@@ -74,13 +72,13 @@ def _going_on(candidates: Candidates, table: CandidateTable) -> Candidates:
 
 
 def _protected_first(candidates: Candidates, table: CandidateTable, alive: Bools | None) -> Candidates:
-    """Jobs that have only just been started keep what they have, whatever the answer says."""
-    young = table.protected if alive is None else table.protected & alive
-    if not young.any():
+    """Put protected jobs first, by the option that they have, whatever the answer says."""
+    stays = table.protected if alive is None else table.protected & alive
+    if not stays.any():
         return candidates
-    first = young.nonzero()[0]
+    first = stays.nonzero()[0]
     if candidates.option is None:
-        rest = candidates.position[~young[candidates.position]]
+        rest = candidates.position[~stays[candidates.position]]
         return replace(candidates, position=np.concatenate((first, rest)))
     option = np.concatenate((table.granted_option[first], candidates.option))
     return replace(candidates, position=np.concatenate((first, candidates.position)), option=option)
@@ -93,7 +91,7 @@ def _living(candidates: Candidates, alive: Bools) -> Candidates:
 
 
 def _with_alone(candidates: Candidates, options: Options) -> Candidates:
-    """Whose partner is no longer there may run alone, once all others had their turn."""
+    """Let jobs whose partner has ended run exclusively, after all other candidates."""
     option = candidates.option
     if option is None or not options.has_colocated:
         return candidates

@@ -1,55 +1,33 @@
-"""Gang search: jobs wait rather than be scattered (`wait_for_place`). The mechanism does this; a placer makes no job wait.
+"""Gang search: jobs wait rather than be scattered (`wait_for_place`). The planner does this; a placer makes no job wait.
 
-Those who are granted GPUs take their places in the order of the policy. One that the placer would keep together waits if there is
-no place for it on as few nodes as it needs, as far as they are in service; what it would have had goes to those behind it, unless
-nobody may overtake. Running jobs keep their places, but for a job that comes before them and has no other.
+Jobs with a grant take their places in the order of the policy. A job that the placer would keep together waits if it finds no
+place on as few nodes as it needs, of those in service. Its GPUs go to the jobs behind it, unless no job may overtake. Running
+jobs keep their places, except for a job that comes before them and has no other place.
 """
 
 from collections.abc import Mapping
-from dataclasses import dataclass, field
 from types import MappingProxyType
 
 import numpy as np
 
-from rota.core.plan import pairing
-from rota.core.plan.candidate_table import CandidateTable
+from rota.core.plan.choose_gpus import request_for
+from rota.core.plan.draft import Draft, Places, released
 from rota.core.plan.fill import Grants, SplitGpu
 from rota.core.plan.order import Candidates
-from rota.core.settings import Settings
-from rota.core.state.state import State
-from rota.model.placement_view import PlacementRequest, PlacementView, Placer
+from rota.model.placement_view import PlacementRequest
 from rota.model.units import MILLI, Bools, Ints
 
 
-@dataclass(eq=False)
-class Places:
-    """Who found a place, and who waits for one."""
-
-    grants: Grants
-    gpus: dict[int, Ints] = field(default_factory=dict)
-    """Position -> GPUs, of those who are to start."""
-    fragmented: tuple[int, ...] = ()
-    """Kinds of jobs that GPUs enough are free for, but not together."""
-
-
 class GangSearch:
-    """Grants with the places they need. Where one finds none, it is granted to those who come after it."""
+    """Find places for the grants of a draft. A grant without a place goes to the jobs behind it."""
 
     def __init__(
-        self,
-        state: State,
-        settings: Settings,
-        placer: Placer,
-        candidates: Candidates,
-        table: CandidateTable,
-        grants: Grants,
-        alive: Bools | None,
-        hints: Mapping[int, tuple[int, ...]],
-        settled: Mapping[int, tuple[int, Ints]] = MappingProxyType({}),
+        self, draft: Draft, candidates: Candidates, grants: Grants, settled: Mapping[int, tuple[int, Ints]] = MappingProxyType({})
     ) -> None:
-        """`settled`: position -> option and GPUs, of those whose place is found already."""
-        self._hints, self._settled = hints, settled
-        self._state, self._placer, self._table = state, placer, table
+        """`settled`: option and GPUs, by position, of jobs whose place is found already."""
+        state, table = draft.state, draft.table
+        self._hints, self._settled = draft.hints, settled
+        self._state, self._placer, self._table = state, draft.placer, table
         options, self._position = table.options, candidates.position
         self._way: Ints = options.best[table.kind[self._position]] if candidates.option is None else candidates.option
         self._blocking, self._reserve = candidates.blocking, candidates.reserve
@@ -58,25 +36,18 @@ class GangSearch:
         self._order: list[int] = []
         self._gpus: dict[int, Ints] = {}
         self._refused: set[tuple[int, int]] = set()
-        """(kind, option) of those who found no place. Every place that is found makes fewer, so none of them gets one later."""
+        """(kind, option) of jobs that found no place. Every place taken leaves fewer, so that none of them finds one later."""
         usable, _ = state.usable()
-        living = range(len(self._jobs)) if alive is None else alive.nonzero()[0].tolist()
-        free = usable & pairing.released(state, [self._jobs[at] for at in living if self._jobs[at] in state.jobs.desired])
-        self._floor = PlacementView(
-            state.machines.cluster,
-            free,
-            state.machines.observed.free,
-            settings.seed,
-            state.question.decision,
-            *pairing.scores(state),
-        )
+        living = range(len(self._jobs)) if draft.alive is None else draft.alive.nonzero()[0].tolist()
+        free = usable & released(state, [self._jobs[at] for at in living])
+        self._view = draft.placement_view(free)
         self._split = grants.split
         for split in self._split:
             if split.gpu >= 0:
-                self._floor.available[split.gpu] = False
+                self._view.available[split.gpu] = False
         self._granted: list[int] = grants.position.tolist()
         self._behind = np.zeros(len(free), dtype=bool)
-        """GPUs of running jobs whose turn is still to come."""
+        """GPUs of running jobs that come later in the order."""
         for position in self._granted:
             option = int(self._option[position])
             if position not in settled and self._has(position, option) and table.options.milligpus[option] >= MILLI:
@@ -111,20 +82,20 @@ class GangSearch:
         return Places(Grants(order, self._option, self._left, split=self._split), self._gpus, fragmented)
 
     def _takes_part(self, position: int) -> bool:
-        """A part of a GPU is never scattered: those who take one are placed when all gangs are."""
+        """Defer a job that takes a fraction of a GPU: it cannot be scattered, so it is placed after all gangs."""
         if self._table.options.milligpus[self._option[position]] >= MILLI:
             return False
         self._order.append(position)
         return True
 
     def _place_parts(self, split: SplitGpu) -> None:
-        """Jobs that take parts of one GPU: where some of them have theirs already, or on one that the placer picks."""
+        """Place jobs that take fractions of one GPU: on the GPU that some of them have, or on one that the placer picks."""
         state, gpus = self._state, np.array([split.gpu], dtype=np.int64)
         if split.gpu < 0:
             job = self._jobs[split.members[0]]
-            request = pairing.ask(state, job, split.pool, 1, state.jobs.table.move_seconds.item(state.jobs.row[job]))
-            gpus = self._ask(request, self._floor.available & (state.machines.cluster.gpu_pool == split.pool))
-            self._floor.available[gpus] = False
+            request = request_for(state, job, split.pool, 1, state.jobs.table.move_seconds.item(state.jobs.row[job]))
+            gpus = self._ask(request, self._view.available & (state.machines.cluster.gpu_pool == split.pool))
+            self._view.available[gpus] = False
         for position in split.members:
             if self._table.current_gpu(position, int(self._option[position])) != gpus.item(0):
                 self._gpus[position] = gpus
@@ -133,26 +104,26 @@ class GangSearch:
         return self._table.granted_option.item(position) == option
 
     def _stays(self, position: int, option: int) -> bool:
-        """It keeps the GPUs that it has by this option, unless a job before it took them."""
+        """Keep the GPUs that a job has by this option, unless a job before it took them."""
         if not self._has(position, option):
             return False
         gpus = self._state.jobs.desired[self._jobs[position]]
         self._behind[gpus] = False
-        if not self._floor.available[gpus].all():
+        if not self._view.available[gpus].all():
             return False
         self._take(position, option, gpus)
         return True
 
     def _starts(self, position: int, option: int) -> bool:
-        """Take a place for it if there is one. A place that drives no job away comes first."""
+        """Take a place for a job if there is one. A place that displaces no job comes first."""
         key = (self._table.kind.item(position), option)
         if key in self._refused:
             return False
         state, job = self._state, self._jobs[position]
         pool, need = int(state.knowledge.options.pool[option]), int(state.knowledge.options.gpus[option])
-        request = pairing.ask(state, job, pool, need, state.jobs.table.move_seconds.item(state.jobs.row[job]))
+        request = request_for(state, job, pool, need, state.jobs.table.move_seconds.item(state.jobs.row[job]))
         hint = list(self._hints.get(position, ()))
-        for room in (self._floor.available & ~self._behind, self._floor.available):
+        for room in (self._view.available & ~self._behind, self._view.available):
             if hint and room[hint].all():
                 gpus: Ints | None = np.array(sorted(hint), dtype=np.int64)
             else:
@@ -165,8 +136,8 @@ class GangSearch:
         return False
 
     def _place(self, request: PlacementRequest, room: Bools) -> Ints | None:
-        """GPUs that the placer picks. None: there are not so many, or it would keep them together and no such place is there. If
-        one is, the placer may still have its reasons to take another."""
+        """GPUs that the placer picks. None: too few are free, or the placer would keep them together and cannot. If it could, it
+        may still prefer others."""
         if int(room.sum()) < request.gpus:
             return None
         if not self._placer.keeps_together(request):
@@ -182,14 +153,14 @@ class GangSearch:
         return together if len(state.machines.nodes_of(together)) <= fewest else gpus
 
     def _ask(self, request: PlacementRequest, room: Bools) -> Ints:
-        before = self._floor.available
-        self._floor.available = room.copy()
-        (gpus,) = self._placer.place(self._floor, [request])
-        self._floor.available = before
+        before = self._view.available
+        self._view.available = room.copy()
+        (gpus,) = self._placer.place(self._view, [request])
+        self._view.available = before
         return gpus
 
     def _take(self, position: int, option: int, gpus: Ints) -> None:
-        self._floor.available[gpus] = False
+        self._view.available[gpus] = False
         self._option[position] = option
         self._order.append(position)
 
@@ -198,7 +169,7 @@ class GangSearch:
         self._option[position] = -1
 
     def _otherwise(self, position: int) -> bool:
-        """Whether it finds a place by another option that it may run by."""
+        """Whether a job finds a place by another of its options."""
         for option in self._way[self._position == position].tolist():
             if self._fits(option) and self._starts(position, option):
                 self._left[self._state.knowledge.options.pool[option]] -= self._state.knowledge.options.milligpus[option]
@@ -209,7 +180,7 @@ class GangSearch:
         return bool(self._state.knowledge.options.milligpus[option] <= self._left[self._state.knowledge.options.pool[option]])
 
     def _go_on(self) -> None:
-        """What is left goes to those behind, first to jobs that hold it already and would have been suspended for nothing."""
+        """Grant what is left to the jobs behind, first to jobs that hold it already and would be suspended for nothing."""
         options, table = self._table.options, self._table
         pool, need, kind = options.pool[self._way], options.milligpus[self._way], table.kind[self._position]
         has = table.granted_option[self._position] == self._way
@@ -233,7 +204,7 @@ class GangSearch:
 
 
 def _whole(room: Ints, gpus: int, nodes: int) -> Ints | None:
-    """Nodes among which a gang finds a place on so few; None: there is none."""
+    """Nodes among which a gang finds a place on this many nodes. None: there are none."""
     if nodes == 1:
         found: Ints = (room >= gpus).nonzero()[0]
         return found if len(found) else None

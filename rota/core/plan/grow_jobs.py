@@ -1,24 +1,22 @@
-"""Where no job waits, running jobs may have GPUs that would be idle. With every plan they are asked to give them back first."""
+"""The tactic `grow`: while no job waits, running jobs may have idle GPUs. Every plan takes these back first."""
 
-from rota.core.plan.candidate_table import CandidateTable
-from rota.core.plan.fill import Grants
-from rota.core.state.state import State
-from rota.model.units import FOREVER, MILLI, Bools
+from rota.core.plan.draft import Draft
+from rota.model.units import FOREVER, MILLI
 from rota.tactics.grow import Grow, Growable
 
 
-def grow(state: State, tactic: Grow, table: CandidateTable, grants: Grants, alive: Bools | None) -> float:
-    """Give idle GPUs to jobs that accept them and can change their size while they run. Answers when to look again."""
+def grow(draft: Draft, tactic: Grow) -> float:
+    """Give idle GPUs to jobs that accept them and can resize while they run. Return when to look again."""
+    state, table, grants = draft.state, draft.table, draft.grants
     options, jobs = table.options, state.jobs.table
     again_s = FOREVER
-    waits = grants.option < 0 if alive is None else (grants.option < 0) & alive
     shares = grants.partner is not None and bool((grants.partner >= 0).any())
-    if not options.elastic or waits.any() or shares or grants.split:
+    if not options.elastic or draft.waiting().any() or shares or grants.split:
         return again_s
     usable, planned = state.usable()[0], state.machines.planned
     idle = usable & planned.free
     if (table.granted_option[grants.position] < 0).any():
-        idle[:] = False  # those who start now pick theirs first
+        idle[:] = False  # jobs that start now choose first
     by_pool: dict[int, list[Growable]] = {}
     for at in grants.position.tolist():
         row, asked = table.rows.item(at), grants.option.item(at)

@@ -4,18 +4,18 @@ import numpy as np
 
 from rota.core.decision_timing import AtEvents, WholeSteps
 from rota.core.plan.candidate_table import CandidateTable
-from rota.core.plan.fill import Grants
+from rota.core.plan.draft import Draft
 from rota.core.plan.order import holds_seconds
-from rota.core.plan.protected import first_step_s
-from rota.core.settings import Settings
+from rota.core.plan.pinned import protected_until_s
 from rota.core.state.state import State
-from rota.model.allocation import Allocation, Ranking
+from rota.model.allocation import Ranking
 from rota.model.job import Phase
 from rota.model.units import FOREVER, SHORTEST_HOLD_SECONDS, Bools, Floats, Ints
 
 
-def overtaking(allocation: Allocation, table: CandidateTable, granted: Bools) -> Bools | None:
-    """Jobs that keep their GPUs only because they are protected, while one that ranks before them waits; None: no job."""
+def overtaking(draft: Draft, granted: Bools) -> Bools | None:
+    """Jobs that keep their GPUs only because they are protected, while a job that ranks before them waits. None: no job."""
+    allocation, table = draft.allocation, draft.table
     found: Bools = table.protected & granted
     if not isinstance(allocation, Ranking) or not found.any():
         return None
@@ -25,10 +25,11 @@ def overtaking(allocation: Allocation, table: CandidateTable, granted: Bools) ->
     return found if found.any() else None
 
 
-def all_go_on(state: State, settings: Settings, allocation: Allocation, jobs: int) -> bool:
-    """Whether jobs that all run by an order of all go on as they do when one of them ends: each has only one option, and neither
+def stable_until_change(draft: Draft) -> bool:
+    """Whether jobs that all run under a ranking continue as they are when one of them ends: each has only one option, and neither
     the policy nor the cluster has a reason of its own to change anything."""
-    if not isinstance(allocation, Ranking) or len(allocation.order) < jobs or allocation.option is not None:
+    state, settings, allocation = draft.state, draft.settings, draft.allocation
+    if not isinstance(allocation, Ranking) or len(allocation.order) < len(draft.table) or allocation.option is not None:
         return False
     if allocation.until_s < FOREVER or (allocation.memory is not None and not allocation.memory_can_wait):
         return False
@@ -36,41 +37,34 @@ def all_go_on(state: State, settings: Settings, allocation: Allocation, jobs: in
     if options.by_kind.shape[1] > 1 or options.has_fractions or machines.draining or machines.cordoned or machines.taken:
         return False
     if settings.tactics or settings.wait_for_place:
-        return False  # what one gives back, another may use
+        return False  # another job may use what one gives back
     return isinstance(decide, AtEvents) and not decide.solve_every_seconds
 
 
-def holds_until_s(
-    state: State,
-    settings: Settings,
-    allocation: Allocation,
-    table: CandidateTable,
-    grants: Grants,
-    granted: Bools,
-    overtakes: Bools | None,
-) -> float:
-    """Until the answer is over, a rank changes, a slice ends, or a job that overtakes others is no longer protected. In rounds of
+def holds_until_s(draft: Draft, granted: Bools, some_wait: bool, overtakes: Bools | None) -> float:
+    """Until the answer ends, a rank changes, a slice ends, or a job that overtakes others is no longer protected. In rounds of
     whole steps: until all jobs have done theirs."""
-    decide = settings.decide
+    state, allocation, decide = draft.state, draft.allocation, draft.settings.decide
     if isinstance(decide, WholeSteps):
-        return _all_done_s(decide, state, table, grants, granted)
-    if not len(table):
+        return _all_done_s(decide, draft, granted)
+    if not len(draft.table):
         return FOREVER
-    holds = holds_seconds(allocation, granted, table)
-    # Before the policy may be asked again, an answer that is over can only be drawn from once more, if it can be.
+    holds = holds_seconds(allocation, granted, some_wait, draft.table)
+    # Before the policy may be asked again, an answer that has ended can only be used again, if it is reusable.
     may_ask_s = decide.may_ask_s(state.question.asked_s)
     if allocation.reusable:
         until_s = min(max(allocation.until_s, may_ask_s), state.now_s + holds)
     else:
         until_s = max(min(allocation.until_s, state.now_s + holds), may_ask_s)
     if overtakes is not None:
-        until_s = min(until_s, first_step_s(state, table.rows[overtakes]))
+        until_s = min(until_s, protected_until_s(state, draft.table.rows[overtakes]))
     return max(until_s, state.now_s + SHORTEST_HOLD_SECONDS)
 
 
-def _all_done_s(rounds: WholeSteps, state: State, table: CandidateTable, grants: Grants, granted: Bools) -> float:
-    """When all jobs will have started and done the whole steps of this round, jobs that are left running too. If none runs: when
-    the policy may be asked again, or a round later if it may be asked now and has no better answer."""
+def _all_done_s(rounds: WholeSteps, draft: Draft, granted: Bools) -> float:
+    """When all jobs, pinned ones too, will have started and done the whole steps of this round. If none runs: when the policy may
+    be asked again, or a round later if it may be asked now and has no better answer."""
+    state, table, grants = draft.state, draft.table, draft.grants
     left = (granted & (grants.option < 0)).nonzero()[0]
     position = np.concatenate((grants.position, left))
     if not len(position):
@@ -84,13 +78,13 @@ def _all_done_s(rounds: WholeSteps, state: State, table: CandidateTable, grants:
 
 
 def _start_seconds(state: State, table: CandidateTable, position: Ints, option: Ints) -> Floats:
-    """How long each of these jobs is believed to take until it runs by its option: what moving costs it, by what it holds on its
-    GPUs. One that sleeps wakes up sooner where it is, but may have to go elsewhere: it takes as long as a job usually does."""
+    """How long each of these jobs is believed to take until it runs by its option: the cost of moving it, given its GPU memory. A
+    parked job resumes sooner where it is, but may have to go elsewhere: it counts as taking as long as a job usually does."""
     jobs, costs = state.jobs, state.knowledge.costs
     rows = table.rows[position]
     phase, found = jobs.table.phase[rows], np.zeros(len(rows))
-    goes_on = (phase == Phase.RUNNING) & (option == table.granted_option[position])
-    for at in (~goes_on).nonzero()[0].tolist():
+    continues = (phase == Phase.RUNNING) & (option == table.granted_option[position])
+    for at in (~continues).nonzero()[0].tolist():
         spec = jobs.specs[jobs.table.id.item(rows[at])]
         found[at] = max(costs.resume_of(spec), costs.move_seconds) if phase[at] == Phase.PARKED else costs.move_of(spec)
     return found

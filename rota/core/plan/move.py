@@ -1,4 +1,4 @@
-"""Moves: tactics put running jobs on other GPUs once it is settled who runs where.
+"""Moves: tactics put running jobs on other GPUs once all grants have places.
 
 `defragment` frees nodes for gangs that wait for a place, or that would start scattered. `migrate` brings the GPUs of a job closer
 together, and takes jobs to faster pools. The plan that moves jobs aside also gives the gang its GPUs, so that no other job gets
@@ -7,6 +7,7 @@ them. A job that moves is suspended to storage, and launched where it goes.
 
 from typing import NamedTuple
 
+from rota.core.plan.draft import Draft
 from rota.core.plan.move_aside import move_aside
 from rota.core.plan.move_closer import move_closer, move_to_faster
 from rota.core.plan.mover import Mover
@@ -20,16 +21,17 @@ class PlanMoves(NamedTuple):
 
     changes: tuple[PlacementChange, ...]
     jobs: tuple[int, ...] = ()
-    """Those that tactics move."""
+    """Jobs that tactics move."""
     look_s: float = FOREVER
-    """When more may be possible though nothing happens."""
+    """When to look again though nothing happens."""
 
 
-def move(mover: Mover, changed: tuple[PlacementChange, ...]) -> PlanMoves:
+def move(draft: Draft, changed: tuple[PlacementChange, ...]) -> PlanMoves:
     """Add what the tactics move to a plan's changes. A gang that finds its place by that is granted it."""
-    settings, places = mover.settings, mover.places
-    if _named_by_policy(mover.allocation) or not (mover.placer.sticky or settings.wait_for_place):
-        return PlanMoves(changed)  # it is decided anew each time where jobs run
+    settings, places = draft.settings, draft.places
+    if _named_by_policy(draft.allocation) or not (draft.placer.sticky or settings.wait_for_place):
+        return PlanMoves(changed)  # every decision places all jobs again
+    mover = Mover(draft, places, changed)
     if settings.tactics.defragment is not None:
         move_aside(mover, settings.tactics.defragment)
         waiting = set(mover.table.kind[mover.waits].tolist())

@@ -5,7 +5,7 @@ from typing import NamedTuple
 
 import numpy as np
 
-from rota.core.plan import pairing
+from rota.core.plan.choose_gpus import request_for
 from rota.core.plan.mover import Mover
 from rota.model.plan import PlacementChange
 from rota.model.units import FOREVER, MILLI, Ints
@@ -13,7 +13,7 @@ from rota.tactics.defragment import Defragment, DefragmentPlan, Movable
 
 
 class _Layout(NamedTuple):
-    """GPUs for the gang, and for those that move aside."""
+    """GPUs for the gang, and for the jobs that move aside."""
 
     gang: Ints
     others: list[tuple[Movable, Ints]]
@@ -50,11 +50,11 @@ def _waiting_gangs(mover: Mover, most: int) -> Iterator[tuple[int, int]]:
 
 
 def _start(mover: Mover, tactic: Defragment, position: int, option: int) -> None:
-    """A gang that waits gets nodes, if it would have to wait longer than that is worth."""
+    """Give a waiting gang nodes, if waiting would cost more than the moves."""
     state, options = mover.state, mover.table.options
     row = mover.table.rows.item(position)
     job, pool, gpus = state.jobs.table.id.item(row), options.pool.item(option), options.gpus.item(option)
-    request = pairing.ask(state, job, pool, gpus, state.jobs.table.move_seconds.item(row))
+    request = request_for(state, job, pool, gpus, state.jobs.table.move_seconds.item(row))
     if job in state.jobs.attempts or not mover.placer.keeps_together(request):
         return
     nodes = state.fewest_nodes(pool, gpus)
@@ -83,11 +83,11 @@ def _scattered(mover: Mover, change: PlacementChange) -> bool:
 
 
 def _bring_together(mover: Mover, tactic: Defragment, change: PlacementChange) -> None:
-    """A gang that would start scattered gets nodes of its own, if it gains more than that costs."""
+    """Give a gang that would start scattered nodes of its own, if it gains more than the moves cost."""
     state, options = mover.state, mover.table.options
     assert change.gpus is not None
     row, pool, gpus = state.jobs.row[change.job], options.pool.item(change.option), len(change.gpus)
-    request = pairing.ask(state, change.job, pool, gpus, state.jobs.table.move_seconds.item(row))
+    request = request_for(state, change.job, pool, gpus, state.jobs.table.move_seconds.item(row))
     if not mover.placer.keeps_together(request):
         return
     mover.room[change.gpus] = True
@@ -114,7 +114,7 @@ def _movable(mover: Mover, pool: int) -> list[Movable]:
 
 
 def _lay_out(mover: Mover, found: DefragmentPlan, gpus: int) -> _Layout:
-    """Which GPUs each gets. The gang takes those that are free already before those that others leave."""
+    """Choose the GPUs of each job. The gang takes free GPUs before those that other jobs leave."""
     room, state = mover.room.copy(), mover.state
     gang = np.concatenate([mover.take(room, node, gpus) for node in found.nodes])
     others = [(job, mover.take(room, node, job.gpus)) for job, node in found.moves]
@@ -123,7 +123,7 @@ def _lay_out(mover: Mover, found: DefragmentPlan, gpus: int) -> _Layout:
 
 
 def _seconds_to_wait(mover: Mover, pool: int, gpus: int, nodes: int) -> float:
-    """When a gang would find a place at the earliest if no job moved: once so many nodes have room for their part of it."""
+    """Seconds until a gang finds a place if no job moves: until enough nodes have room for their part of it."""
     seated, cluster = mover.seated, mover.state.machines.cluster
     alone = (seated.first == seated.last) & (seated.pool == pool)
     node, size, left = seated.first[alone], seated.gpus[alone], seated.seconds_left[alone]
@@ -141,7 +141,7 @@ def _seconds_to_wait(mover: Mover, pool: int, gpus: int, nodes: int) -> float:
 
 
 def _pays(mover: Mover, layout: _Layout, gained: float, gpu_seconds: float) -> bool:
-    """More is gained than the moves cost, in seconds of jobs and in GPU-seconds. A move to slower GPUs costs more."""
+    """Whether more is gained than the moves cost, in seconds of jobs and in GPU-seconds. A move to slower GPUs costs more."""
     state, cost, seconds = mover.state, 0.0, 0.0
     for job, gpus in layout.others:
         if not state.memory_fits(job.job, gpus):

@@ -2,17 +2,16 @@
 
 import numpy as np
 
-from rota.core.plan import pairing
+from rota.core.plan.choose_gpus import request_for
 from rota.core.plan.mover import Mover
 from rota.model.allocation import Assignment, Ranking
-from rota.model.placement_view import PlacementView
 from rota.model.units import FOREVER, MILLI, Bools, Ints
 from rota.placers.close import closest
 from rota.tactics.migrate import Migrate
 
 
 def move_closer(mover: Mover, tactic: Migrate) -> None:
-    """Bring together the jobs that gain most by it. Where a gang waits for a place, what is free is left to it."""
+    """Bring the GPUs of those jobs together that gain most by it. Free GPUs are left to gangs that wait for a place."""
     if not mover.room.any():
         return
     state, seated, cluster = mover.state, mover.seated, mover.state.machines.cluster
@@ -52,7 +51,7 @@ def move_closer(mover: Mover, tactic: Migrate) -> None:
 
 
 def _together(mover: Mover, room: Bools, pool: int, gpus: int) -> Ints:
-    """Free GPUs across as few levels as there is room for: on the fullest node that has enough, else on few nodes."""
+    """Free GPUs across as few levels of locality as possible: on the fullest node that has enough, else on few nodes."""
     free = mover.room_by_node(pool, room)
     fits = (free >= gpus).nonzero()[0]
     parts = [(int(fits[np.argmin(free[fits])]), gpus)] if len(fits) else closest(mover.state.machines.cluster.domains, free, gpus)
@@ -60,14 +59,13 @@ def _together(mover: Mover, room: Bools, pool: int, gpus: int) -> Ints:
 
 
 def move_to_faster(mover: Mover, tactic: Migrate) -> None:
-    """Move those that gain most to pools where they are faster. Only where the answer leaves that to tactics: others have their
-    reasons for where jobs run."""
+    """Move the jobs that gain most to pools where they are faster, if the answer leaves the choice of pools to tactics."""
     options, table = mover.table.options, mover.table
     if options.elastic or len(table) == 0 or not _type_is_open(mover):
         return
     left = np.bincount(mover.state.machines.cluster.gpu_pool[mover.room], minlength=len(mover.places.grants.left))
     wanted = options.by_kind[table.kind[mover.waits]]
-    left[options.pool[wanted[wanted >= 0]]] = 0  # what a waiting job could use is left to it
+    left[options.pool[wanted[wanted >= 0]]] = 0  # pools that a waiting job could use are left to it
     if not left.any():
         return
     state, seated = mover.state, mover.seated
@@ -99,7 +97,7 @@ def _type_is_open(mover: Mover) -> bool:
 
 
 def _moves_to(mover: Mover, tactic: Migrate, at: int, option: int, faster: float) -> bool:
-    """Move a job to where it is so much faster by this option, if that pays. True: it would, but must not be moved yet."""
+    """Move a job to where this option makes it faster, if that pays. True: it would pay, but the job may not be moved yet."""
     state, seated, options = mover.state, mover.seated, mover.table.options
     job, row = seated.job.item(at), seated.row.item(at)
     pool, gpus = options.pool.item(option), options.gpus.item(option)
@@ -108,10 +106,9 @@ def _moves_to(mover: Mover, tactic: Migrate, at: int, option: int, faster: float
     room = mover.room & (cluster.gpu_pool == pool)
     if int(room.sum()) < gpus:
         return False
-    idle, decision = state.machines.observed.free, state.question.decision
-    floor = PlacementView(cluster, room, idle, mover.settings.seed, decision, *pairing.scores(state))
-    request = pairing.ask(state, job, pool, gpus, price)
-    (there,) = mover.placer.place(floor, [request])
+    view = mover.draft.placement_view(room)
+    request = request_for(state, job, pool, gpus, price)
+    (there,) = mover.placer.place(view, [request])
     if mover.settings.wait_for_place and len(state.machines.nodes_of(there)) > state.fewest_nodes(pool, gpus):
         return False
     faster *= state.slowdown(job, state.jobs.desired[job]) / state.slowdown(job, there)

@@ -1,21 +1,15 @@
-"""The mover: the floor as a plan leaves it, which running jobs may be moved, and what moves do to the plan."""
+"""The mover: the GPUs that a plan leaves free, which running jobs may be moved, and what moves do to the plan."""
 
 from dataclasses import dataclass
 
 import numpy as np
 
-from rota.core.plan import pairing
-from rota.core.plan.candidate_table import CandidateTable
-from rota.core.plan.gang_search import Places
-from rota.core.plan.order import Candidates
-from rota.core.plan.protected import protected
-from rota.core.settings import Settings
+from rota.core.plan.draft import Draft, Places, released
+from rota.core.plan.pinned import protected
 from rota.core.state.job_table import NO_JOB
-from rota.core.state.state import State
-from rota.model.allocation import Allocation, Ranking, Shares
+from rota.model.allocation import Ranking, Shares
 from rota.model.job import Phase
 from rota.model.lazy import lazy
-from rota.model.placement_view import Placer
 from rota.model.plan import PlacementChange
 from rota.model.units import FOREVER, Bools, Floats, Ints
 
@@ -25,7 +19,7 @@ LOOP_SECONDS = 60.0
 
 @dataclass(eq=False)
 class Seated:
-    """Jobs that keep their GPUs by a plan and share them with no other, as columns."""
+    """Jobs that keep their GPUs by a plan and share them with no other job, as columns."""
 
     job: Ints
     row: Ints
@@ -36,46 +30,36 @@ class Seated:
     """The node of the last."""
     pool: Ints
     ready_s: Floats
-    """From when on a tactic may move each; infinite: it may not."""
+    """Earliest time at which a tactic may move the job; infinite if never."""
     seconds_left: Floats
-    """Until each ends, as far as is known."""
+    """Seconds until the job ends, as far as is known."""
 
 
 class Mover:
-    """What tactics that move jobs read of a plan, and where they write their moves."""
+    """What tactics that move jobs read of a draft, and where they write their moves."""
 
-    def __init__(
-        self,
-        state: State,
-        settings: Settings,
-        placer: Placer,
-        allocation: Allocation,
-        candidates: Candidates,
-        table: CandidateTable,
-        places: Places,
-        alive: Bools | None,
-        changed: tuple[PlacementChange, ...],
-    ) -> None:
-        self.state, self.settings, self.placer, self.allocation = state, settings, placer, allocation
-        self.candidates, self.table, self.places = candidates, table, places
+    def __init__(self, draft: Draft, places: Places, changed: tuple[PlacementChange, ...]) -> None:
+        self.draft = draft
+        self.state, self.settings, self.placer, self.allocation = draft.state, draft.settings, draft.placer, draft.allocation
+        self.candidates, self.table, self.places = draft.candidates, draft.table, places
         self.waits: Bools = places.grants.option < 0
         """Positions of jobs without GPUs."""
-        if alive is not None:
-            self.waits &= alive
+        if draft.alive is not None:
+            self.waits &= draft.alive
         self.changes = {change.job: change for change in changed}
         self.moved: list[int] = []
         self.look_s = FOREVER
-        """When more may be possible though nothing happens."""
-        free = pairing.released(state, list(self.changes))
+        """When to look again though nothing happens."""
+        free = released(self.state, list(self.changes))
         for change in changed:
             if change.gpus is not None:
                 free[change.gpus] = False
-        self.room: Bools = state.usable()[0] & free
+        self.room: Bools = self.state.usable()[0] & free
         """GPUs that the plan leaves free."""
 
     @lazy
     def seated(self) -> Seated:
-        """Those that keep their GPUs by the plan as it was made."""
+        """Jobs that keep their GPUs by the plan before any move."""
         cluster, jobs, holder = self.state.machines.cluster, self.state.jobs.table, self.state.machines.planned.holder
         held = (holder >= 0).nonzero()[0]
         order = held[np.argsort(holder[held], kind="stable")]
@@ -88,8 +72,8 @@ class Mover:
         return Seated(job, row, gpus, node[first], node[last], pool, self._ready_s(job, row), self._seconds_left(row))
 
     def _ready_s(self, job: Ints, row: Ints) -> Floats:
-        """A job that starts, stops, saves nothing or has a partner is not disturbed, nor one that was moved a short while ago.
-        One with GPUs that are out of service is not for tactics to move."""
+        """Earliest time at which each job may be moved. A job that starts, stops, saves nothing or has a partner stays, and so
+        does one that was moved a short while ago, or has GPUs that are out of service."""
         state, jobs = self.state, self.state.jobs.table
         stays = (jobs.phase[row] != Phase.RUNNING) | (jobs.using[row] <= 0) | ~jobs.schedulable[row]
         stays |= ~jobs.saves[row]
@@ -107,12 +91,12 @@ class Mover:
         return np.maximum((jobs.steps_total[row] - jobs.steps_done[row]) / rate - since, 0.0)
 
     def look_again(self, which: Bools) -> None:
-        """Some of these jobs may be moved later: look then."""
+        """Look again when the first of these jobs may be moved."""
         ready_s = self.seated.ready_s[which]
         self.look_s = min(self.look_s, float(ready_s[ready_s > self.state.now_s].min(initial=FOREVER)))
 
     def keeps_seconds(self, row: int) -> float:
-        """How long a job with GPUs keeps them, as far as is known, but no longer than moves have time to pay."""
+        """How long a job keeps its GPUs, as far as is known; at most the time in which a move must pay for itself."""
         seconds, allocation = self.settings.horizon_seconds, self.allocation
         if not self.waits.any():
             return seconds
@@ -129,14 +113,14 @@ class Mover:
         return cluster.count_by_node((self.room if room is None else room) & (cluster.gpu_pool == pool))
 
     def take(self, room: Bools, node: int, gpus: int) -> Ints:
-        """So many GPUs of a node that are free, those with the lowest numbers; they are free no more."""
+        """Take this many free GPUs of a node, lowest numbers first, out of `room`."""
         first = self.state.machines.cluster.node_first
         found: Ints = (room[first[node] : first[node + 1]].nonzero()[0] + first[node])[:gpus]
         room[found] = False
         return found
 
     def book(self, job: int, option: int, gpus: Ints, moves: bool = True) -> None:
-        """The job gets these GPUs by this plan, whatever else it was to get."""
+        """Give a job these GPUs by this plan, instead of what it was to get."""
         before = self.changes[job].gpus if job in self.changes else self.state.jobs.desired.get(job)
         if before is not None:
             self.room[before] = self.state.usable()[0][before]

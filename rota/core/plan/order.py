@@ -1,4 +1,4 @@
-"""Draw: what an answer means to the mechanism: which jobs are tried by which options, in which order, and how long that holds."""
+"""Candidate order: which jobs are tried by which options, in which order, and how long that order holds."""
 
 from dataclasses import dataclass
 
@@ -16,30 +16,30 @@ class Preference:
     """How jobs choose between their options."""
 
     may_move: bool
-    """A job that has GPUs may move to others where that pays."""
+    """Whether a job that has GPUs may move to others where that pays."""
     blind: bool
-    """All types count the same."""
+    """Whether all types count the same."""
 
 
 @dataclass(slots=True, eq=False)
 class Candidates:
-    """(position, option) pairs in the order they are tried; a job stands in it once per option it may run by.
+    """(position, option) pairs in the order they are tried, with one entry for each option that a job may run by.
 
-    Where an option shares GPUs, a unit is complete when both its sides have had their turn."""
+    Where an option colocates two jobs, a unit is complete when both its jobs have had their turn."""
 
     position: Ints
     option: Ints | None
-    """None: each job stands there once. It takes its only option, or with a preference the best of its options with room."""
+    """None: each job has one entry. It takes its only option, or with a preference the best of its options with room."""
     blocking: bool = False
-    """No job may overtake the first that fits nowhere."""
+    """Whether no job may overtake the first that fits nowhere."""
     reserve: bool = False
-    """Others may overtake the first that fits nowhere only if they do not delay it."""
+    """Whether jobs may overtake the first that fits nowhere only if they do not delay it."""
     preference: Preference | None = None
-    """How each job chooses when its turn comes, where that was left open."""
+    """How each job chooses its option in its turn. None: the answer named the options."""
 
 
 def draw(allocation: Allocation, table: CandidateTable) -> Candidates:
-    """Who may run by which option, best first."""
+    """List which jobs may run by which option, best first."""
     if isinstance(allocation, Ranking):
         return _by_rank(allocation, table)
     if isinstance(allocation, Shares):
@@ -48,17 +48,19 @@ def draw(allocation: Allocation, table: CandidateTable) -> Candidates:
     return Candidates(allocation.position, allocation.option)
 
 
-def holds_seconds(allocation: Allocation, granted: Bools, table: CandidateTable) -> float:
-    """How long an answer holds, given who may run. A job that is still starting neither runs nor waits."""
+def holds_seconds(allocation: Allocation, granted: Bools, some_wait: bool, table: CandidateTable) -> float:
+    """How long an answer holds, given which jobs may run, and whether some wait. A starting job neither runs nor waits."""
     held = FOREVER
-    if isinstance(allocation, Ranking) and not granted.all():  # while all run, no change of rank changes anything
+    if isinstance(allocation, Ranking):
+        if not some_wait:
+            return held  # while all jobs run, a change of rank changes nothing
         if allocation.run_seconds is not None:
             held = float(allocation.run_seconds[granted & table.running].min(initial=held))
         if allocation.wait_seconds is not None:
             held = float(allocation.wait_seconds[~granted].min(initial=held))
     elif isinstance(allocation, Shares):
-        ends = not granted.all()
-        if not ends:  # where all run, some may still have to run elsewhere now and then
+        ends = some_wait
+        if not ends:  # where all jobs run, some may still have to run elsewhere from time to time
             ways = (time_shares(allocation, table.options, table.kind) > TIME_SHARED).sum(axis=1)
             ends = bool((ways > 1).any())
         held = table.slice_seconds if ends else FOREVER
@@ -83,8 +85,9 @@ def _by_rank(ranking: Ranking, table: CandidateTable) -> Candidates:
 
 
 def expand_options(candidates: Candidates, table: CandidateTable) -> Candidates:
-    """The same with each job's options in its order of preference, by the steps they bring over the horizon, the price of moving
-    paid first. Blind: in any order of types, and a job that runs stays, unless it hardly does."""
+    """Expand candidates to all options of each job, in its order of preference: by the steps they bring over the horizon, after
+    the price of moving. A policy that is blind to types gets them in random order, and its running jobs stay, unless they are
+    too slow."""
     order, preference = candidates.position, candidates.preference
     if preference is None:
         return candidates

@@ -169,6 +169,11 @@ class JobTable:
         for name in self.ACCOUNTS:
             setattr(self, name, np.zeros((capacity, self.accounts)))
 
+    def in_use(self, name: str) -> bool:
+        """Whether a rare column was ever written to. Until then its feature costs nothing: all jobs have the default."""
+        in_use: bool = getattr(self, name).flags.writeable
+        return in_use
+
     def own(self, name: str) -> npt.NDArray[Any]:
         """A column that may be written to, whether it is rare or not."""
         column: npt.NDArray[Any] = getattr(self, name)

@@ -206,10 +206,10 @@ def test_oracle_5_each_plan_leaves_fewer_nodes_half_used(monkeypatch: pytest.Mon
     seen: list[tuple[int, int]] = []
     original = planning.move
 
-    def watched(mover: Any, changed: Any) -> Any:
-        found = original(mover, changed)
+    def watched(draft: Any, changed: Any) -> Any:
+        found = original(draft, changed)
         if found.jobs:
-            state = mover.state
+            state = draft.state
             after = state.machines.planned.copy()
             for change in found.changes:
                 if change.job in state.jobs.desired:

@@ -19,7 +19,7 @@ def job(position: int, name: str, utilisation: float = 0.5, **fields: object) ->
 
 def test_the_pair_that_gains_most_is_chosen() -> None:
     (wish,) = Pack().pair_up([job(0, "a"), job(1, "c")], [job(2, "b")], gain, set())
-    assert (wish.runner, wish.guest, wish.option, wish.hoped) == (0, 2, 2, None)
+    assert (wish.runner, wish.joiner, wish.option, wish.hoped) == (0, 2, 2, None)
 
 
 def test_a_pair_that_does_worse_than_turns_is_left_alone() -> None:
@@ -50,7 +50,7 @@ def test_memory_has_to_fit() -> None:
 
 def test_those_who_keep_gpus_least_busy_go_first_and_each_joins_one_job() -> None:
     wishes = Pack().pair_up([job(0, "a")], [job(1, "b", 0.9), job(2, "b", 0.2)], gain, set())
-    assert [(wish.runner, wish.guest) for wish in wishes] == [(0, 2)]
+    assert [(wish.runner, wish.joiner) for wish in wishes] == [(0, 2)]
 
 
 def test_a_job_that_sleeps_joins_others_only_where_it_sleeps() -> None:

@@ -1,7 +1,7 @@
-"""Tactics improve grants before places are picked: a waiting job joins a running one on its GPUs.
+"""The tactic `pack` improves grants before GPUs are chosen: a waiting job joins a running one on its GPUs.
 
-Two jobs share GPUs by their options alone; that they are partners is all that the plan says of it. How fast they are together is
-in `state.knowledge.pairs`, and where nothing is known of that yet, a trial begins.
+Each of the two keeps its exclusive option; the plan only makes them partners. `state.knowledge.pairs` has their rates together. A
+pair of which nothing is known begins a trial.
 """
 
 import math
@@ -11,9 +11,8 @@ from dataclasses import replace
 import numpy as np
 
 from rota.core.plan.candidate_table import CandidateTable
+from rota.core.plan.draft import Draft
 from rota.core.plan.fill import Grants
-from rota.core.plan.order import Candidates
-from rota.core.settings import Settings
 from rota.core.state.job_table import NO_JOB
 from rota.core.state.records import same_gpus
 from rota.core.state.state import State
@@ -23,40 +22,35 @@ from rota.model.units import Bools, Ints
 from rota.tactics.pack import Pack, Packable
 
 
-def improve(
-    state: State, settings: Settings, allocation: Allocation, table: CandidateTable, grants: Grants, alive: Bools | None
-) -> tuple[Trial, ...]:
-    """Change the grants to what the tactics make of them. Answers with the trials that begin by that."""
-    pack = settings.tactics.pack
-    waits = grants.option < 0
-    if alive is not None:
-        waits &= alive
-    if pack is None or not waits.any() or grants.split:
+def pack_waiting(draft: Draft, pack: Pack) -> tuple[Trial, ...]:
+    """Let waiting jobs join running ones. Return the trials that begin by that."""
+    table, grants, waits = draft.table, draft.grants, draft.waiting()
+    if not waits.any() or grants.split:
         return ()
     if grants.partner is None:
         grants.partner = np.full(len(table), -1, dtype=np.int64)
-    _keep_pairs(state, pack, table, grants, waits)
-    return _new_pairs(state, pack, allocation, table, grants, waits)
+    _keep_pairs(draft.state, pack, table, grants, waits)
+    return _new_pairs(draft, pack, waits)
 
 
-def guests_last(state: State, settings: Settings, candidates: Candidates, table: CandidateTable) -> Candidates:
-    """Of two that share GPUs, where that pays or is on trial, the one that comes later gets others only if all jobs have some."""
-    pack = settings.tactics.pack
-    if pack is None or not state.machines.planned.parts:
-        return candidates
+def joiners_last(draft: Draft, pack: Pack) -> None:
+    """Of partners whose pair pays or is on trial, let the later one get other GPUs only after all other candidates."""
+    state, table, candidates = draft.state, draft.table, draft.candidates
+    if not state.machines.planned.parts:
+        return
     order = np.full(len(table), len(candidates.position), dtype=np.int64)
     order[candidates.position[::-1]] = np.arange(len(candidates.position))[::-1]
-    guests = [max(pair, key=lambda at: int(order[at])) for pair in _good_pairs(state, pack, table)]
-    if not guests:
-        return candidates
-    last = np.isin(candidates.position, guests)
+    joiners = [max(pair, key=lambda at: int(order[at])) for pair in _good_pairs(state, pack, table)]
+    if not joiners:
+        return
+    last = np.isin(candidates.position, joiners)
     turn = np.concatenate(((~last).nonzero()[0], last.nonzero()[0]))
     option = None if candidates.option is None else candidates.option[turn]
-    return replace(candidates, position=candidates.position[turn], option=option)
+    draft.candidates = replace(candidates, position=candidates.position[turn], option=option)
 
 
 def _good_pairs(state: State, pack: Pack, table: CandidateTable) -> Iterator[tuple[int, int]]:
-    """Positions of two that share GPUs by a tactic, and should go on so if one of them keeps them."""
+    """Positions of partners by this tactic that should stay partners if one of them keeps its GPUs."""
     jobs, options = state.jobs.table, table.options
     mates = jobs.partner[table.rows]
     shares = (mates != NO_JOB).nonzero()[0]
@@ -72,24 +66,23 @@ def _good_pairs(state: State, pack: Pack, table: CandidateTable) -> Iterator[tup
 
 
 def _keep_pairs(state: State, pack: Pack, table: CandidateTable, grants: Grants, waits: Bools) -> None:
-    """Two that share go on if one of them keeps their GPUs and there are no others for the other one."""
+    """Keep partners together if one of them keeps its GPUs and the other has no grant."""
     joining = []
     for one, other in _good_pairs(state, pack, table):
-        for host, guest in ((one, other), (other, one)):
-            if waits[guest] and grants.option.item(host) == table.granted_option.item(host) and _partner(grants)[host] < 0:
-                _join(grants, host, guest, table.granted_option.item(guest))
-                joining.append(guest)
+        for runner, joiner in ((one, other), (other, one)):
+            if waits[joiner] and grants.option.item(runner) == table.granted_option.item(runner) and _partner(grants)[runner] < 0:
+                _join(grants, runner, joiner, table.granted_option.item(joiner))
+                joining.append(joiner)
                 break
     if joining:
         waits[joining] = False
         grants.position = np.concatenate((grants.position, np.array(joining, dtype=np.int64)))
 
 
-def _new_pairs(
-    state: State, pack: Pack, allocation: Allocation, table: CandidateTable, grants: Grants, waits: Bools
-) -> tuple[Trial, ...]:
-    hosts = _hosts(state, allocation, table, grants)
-    if not hosts:
+def _new_pairs(draft: Draft, pack: Pack, waits: Bools) -> tuple[Trial, ...]:
+    state, allocation, table, grants = draft.state, draft.allocation, draft.table, draft.grants
+    runners = _runners(state, allocation, table, grants)
+    if not runners:
         return ()
     cluster, jobs = state.machines.cluster, state.jobs.table
     trials = [each for each in state.knowledge.trials.values() if state.now_s < each.given_up_s]
@@ -97,18 +90,18 @@ def _new_pairs(
         state.machines.nodes_of(state.jobs.desired[job])[0] for each in trials for job in each.jobs if job in state.jobs.desired
     }
 
-    def gain(host: str, guest: str, pool: int, gpus: int) -> float | None:
-        seen = state.knowledge.pair_seen(host, guest, cluster.pools[pool], gpus)
+    def gain(runner: str, joiner: str, pool: int, gpus: int) -> float | None:
+        seen = state.knowledge.pair_seen(runner, joiner, cluster.pools[pool], gpus)
         return None if seen is None else seen.gain
 
-    guests = _guests(state, allocation, table, waits, {(each.pool, each.gpus) for each in hosts})
-    wishes = pack.pair_up(hosts, guests, gain, busy, state.knowledge.usual_surprise)
+    joiners = _joiners(state, allocation, table, waits, {(each.pool, each.gpus) for each in runners})
+    wishes = pack.pair_up(runners, joiners, gain, busy, state.knowledge.usual_surprise)
     begun, joining = [], []
     number = state.knowledge.tried
-    for host, guest, option, hoped in wishes:
-        pair = (jobs.id.item(table.rows[host]), jobs.id.item(table.rows[guest]))
+    for runner, joiner, option, hoped in wishes:
+        pair = (jobs.id.item(table.rows[runner]), jobs.id.item(table.rows[joiner]))
         if hoped is not None:
-            before = _baseline(state, pair[0], grants.option.item(host)), _baseline(state, pair[1], option)
+            before = _baseline(state, pair[0], grants.option.item(runner)), _baseline(state, pair[1], option)
             names = sorted(state.name_of(job) for job in pair)
             number += 1
             pool, gpus = table.options.pool.item(option), table.options.gpus.item(option)
@@ -116,26 +109,26 @@ def _new_pairs(
             assert before[0] is not None and before[1] is not None
             until_s = state.now_s + pack.settle_seconds + max(_start_seconds(state, job) for job in pair)
             begun.append(Trial(number, "pack", pair, key, state.now_s, until_s, (before[0], before[1]), hoped))
-        _join(grants, host, guest, option)
-        joining.append(guest)
+        _join(grants, runner, joiner, option)
+        joining.append(joiner)
     if joining:
         grants.position = np.concatenate((grants.position, np.array(joining, dtype=np.int64)))
     return tuple(begun)
 
 
-def _hosts(state: State, allocation: Allocation, table: CandidateTable, grants: Grants) -> list[Packable]:
-    """Jobs that go on where they are, alone, and those that begin now on GPUs that are settled."""
+def _runners(state: State, allocation: Allocation, table: CandidateTable, grants: Grants) -> list[Packable]:
+    """Jobs that continue exclusively where they are, and jobs that begin now on GPUs that are known."""
     jobs, machines = state.jobs.table, state.machines
     alone = (grants.option >= 0) & (_partner(grants) < 0) & (jobs.partner[table.rows] == NO_JOB)
-    goes_on = alone & (grants.option == table.granted_option) & table.running
+    continues = alone & (grants.option == table.granted_option) & table.running
     begins = alone & (table.granted_option < 0)
     found = []
-    for at in grants.position[(goes_on | begins)[grants.position]].tolist():
+    for at in grants.position[(continues | begins)[grants.position]].tolist():
         option = grants.option.item(at)
         job = jobs.id.item(table.rows[at])
         if job in state.jobs.in_flight or state.jobs.specs[job].gpus < 1:
             continue
-        gpus = _seat_of(state, allocation, at, job, bool(begins[at]))
+        gpus = _gpus_of(state, allocation, at, job, bool(begins[at]))
         measured = _baseline(state, job, option) is not None
         if gpus is None or len(gpus) != table.options.gpus.item(option) or not (measured or begins[at]):
             continue
@@ -152,8 +145,8 @@ def _hosts(state: State, allocation: Allocation, table: CandidateTable, grants: 
     return found
 
 
-def _seat_of(state: State, allocation: Allocation, position: int, job: int, begins: bool) -> Ints | None:
-    """The GPUs of a job that goes on, or begins where it sleeps or where the policy wants it; None: the placer will pick them."""
+def _gpus_of(state: State, allocation: Allocation, position: int, job: int, begins: bool) -> Ints | None:
+    """GPUs of a job that continues, or begins where it is parked or the policy wants it. None: the placer will pick them."""
     attempt = state.jobs.attempts.get(job)
     if not begins:
         gpus = state.jobs.desired.get(job)
@@ -165,10 +158,10 @@ def _seat_of(state: State, allocation: Allocation, position: int, job: int, begi
     return np.array(sorted(wanted), dtype=np.int64) if wanted else None
 
 
-def _guests(
+def _joiners(
     state: State, allocation: Allocation, table: CandidateTable, waits: Bools, wanted: set[tuple[int, int]]
 ) -> list[Packable]:
-    """Jobs that wait and were measured alone, once for each pool where a host of their size runs; the most deserving first."""
+    """Waiting jobs that were measured exclusively, once for each pool with a runner of their size, in the policy's order."""
     jobs, options = state.jobs.table, table.options
     order = allocation.order if isinstance(allocation, Ranking) else np.arange(len(table))
     found = []
@@ -197,7 +190,7 @@ def _packable(state: State, position: int, job: int, option: int) -> Packable:
 
 
 def _start_seconds(state: State, job: int) -> float:
-    """How long a job is believed to take until it runs."""
+    """Seconds that a job is believed to need until it runs."""
     row, attempt = state.jobs.row[job], state.jobs.attempts.get(job)
     if attempt is None:
         return state.jobs.table.move_seconds.item(row)
@@ -205,7 +198,7 @@ def _start_seconds(state: State, job: int) -> float:
 
 
 def _baseline(state: State, job: int, option: int) -> float | None:
-    """Steps per second that were measured alone by this option: of the job itself, or of one with its profile."""
+    """Steps per second that were measured exclusively by this option: of the job itself, or of a job with its profile."""
     jobs = state.jobs.table
     row = state.jobs.row[job]
     if jobs.alone_option.item(row) == option:
@@ -214,14 +207,14 @@ def _baseline(state: State, job: int, option: int) -> float | None:
 
 
 def _gib(state: State, job: int) -> float:
-    """The most memory it takes: as it said, or as it was seen."""
+    """Peak memory of a job on each GPU, as its spec says or as it was measured; not a number if unknown."""
     return state.gib_of(job) or math.nan
 
 
-def _join(grants: Grants, host: int, guest: int, option: int) -> None:
+def _join(grants: Grants, runner: int, joiner: int, option: int) -> None:
     partner = _partner(grants)
-    partner[host], partner[guest] = guest, host
-    grants.option[guest] = option
+    partner[runner], partner[joiner] = joiner, runner
+    grants.option[joiner] = option
 
 
 def _partner(grants: Grants) -> Ints:
@@ -229,11 +222,11 @@ def _partner(grants: Grants) -> Ints:
     return grants.partner
 
 
-def _worth(state: State, pack: Pack, guest: int, host: int, option: int) -> bool:
+def _worth(state: State, pack: Pack, joiner: int, runner: int, option: int) -> bool:
     options = state.knowledge.options
-    seen = state.pair_seen(host, guest, options.pool.item(option), options.gpus.item(option))
+    seen = state.pair_seen(runner, joiner, options.pool.item(option), options.gpus.item(option))
     return seen is not None and seen.gain > pack.least_gain
 
 
-def _on_trial(state: State, guest: int, host: int) -> bool:
-    return any({guest, host} == set(each.jobs) and state.now_s < each.given_up_s for each in state.knowledge.trials.values())
+def _on_trial(state: State, joiner: int, runner: int) -> bool:
+    return any({joiner, runner} == set(each.jobs) and state.now_s < each.given_up_s for each in state.knowledge.trials.values())
