@@ -50,6 +50,12 @@ class MoveCosts:
         """For a job of which it is not known what it holds."""
         return self.launch_seconds + self.checkpoint_seconds + self.restore_seconds
 
+    @property
+    def starts_are_free(self) -> bool:
+        """Whether no job loses any time to a start, a move or a resume."""
+        memory = self.memory
+        return not (self.move_seconds or memory.save or memory.load or memory.resume)
+
     def move_of(self, spec: JobSpec) -> float:
         """Stopped here and started elsewhere."""
         return self.launch_seconds + self.save_of(spec) + self.load_of(spec)

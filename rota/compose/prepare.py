@@ -381,13 +381,14 @@ def _round_seconds(decide: DecisionTiming) -> float:
 
 def _fitting(trace: Trace, cluster: Cluster, physics: Physics, drop: bool) -> Trace:
     """Jobs that could never run on this cluster are refused, or dropped and counted if asked for."""
-    verdicts: dict[Kind, bool] = {}
+    verdicts: dict[tuple[object, ...], bool] = {}
 
     def fits(spec: JobSpec) -> bool:
-        kind = Kind.of(spec)
-        if kind not in verdicts:
-            verdicts[kind] = len(make_options([kind], cluster, physics.rates)) > 0
-        return verdicts[kind]
+        key = (spec.profile, spec.gpus, spec.gpu_counts, spec.batch_size, spec.batch_sizes, spec.accelerators)
+        found = verdicts.get(key)
+        if found is None:
+            found = verdicts[key] = len(make_options([Kind.of(spec)], cluster, physics.rates)) > 0
+        return found
 
     hopeless = [arrival.spec for arrival in trace.arrivals if not fits(arrival.spec)]
     if hopeless and not drop:

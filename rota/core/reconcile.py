@@ -34,21 +34,22 @@ def reconcile(state: State, settings: Settings, plan: Plan | None) -> list[JobCo
         todo = todo | changes.keys()
     if not todo and not state.jobs.in_flight:
         return []
-    taken = state.machines.observed.holder != FREE
-    if not state.machines.node_up.all():
-        taken |= ~state.machines.node_up[state.machines.cluster.gpu_node]
+    jobs, machines = state.jobs, state.machines
+    taken = machines.observed.holder != FREE
+    if not machines.node_up.all():
+        taken |= ~machines.node_up[machines.cluster.gpu_node]
     given = PassGrants()
-    host_gib = state.machines.host_gib.copy()  # what parking in this very pass has left of it
+    host_gib = machines.host_gib.copy()  # what parking in this pass has left of it
     commands: list[JobCommand] = []
     starts: list[PlacementChange] = []
     for job in sorted(todo):
+        if job in jobs.in_flight and job not in jobs.doomed:
+            continue  # a command is on its way to it
         wish = changes.get(job)
-        if job in state.jobs.in_flight and job not in state.jobs.doomed:
-            continue  # it has been told something, and has not answered
         if wish is None:
-            table, row = state.jobs.table, state.jobs.row[job]
-            wish = PlacementChange(job, table.option.item(row), state.jobs.desired.get(job), table.partner.item(row))
-        attempt = state.jobs.attempts.get(job)
+            table, row = jobs.table, jobs.row[job]
+            wish = PlacementChange(job, table.option.item(row), jobs.desired.get(job), table.partner.item(row))
+        attempt = jobs.attempts.get(job)
         if attempt is not None:
             command = _next_command(state, settings, wish, attempt, host_gib, taken, given)
             if command is not None:

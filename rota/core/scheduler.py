@@ -78,7 +78,7 @@ class Scheduler:
             else:
                 ticket = state.question.decision + 1
         commands = reconcile(state, settings, plan)
-        renewed = renewals(state, settings) if settings.leased else ()
+        renewed = renewals(state, settings) if settings.lease_seconds < FOREVER else ()
         strays = unknown_attempt_kills(state) if state.jobs.orphans else ()
         if plan is None and not (ticket or commands or renewed or strays):
             return None
@@ -101,18 +101,19 @@ class Scheduler:
     def view(self) -> View:
         """What a policy would be shown now."""
         state = self.state
+        usable, capacity = state.usable()
         return View(
             now_s=state.now_s,
             jobs=Jobs(state.jobs.table, state.jobs.rows, state.now_s, state.knowledge.options),
             options=state.knowledge.options,
             cluster=state.machines.cluster,
-            capacity=state.usable()[1],
+            capacity=capacity,
             tenants=tuple(state.jobs.tenant_of),
             history_gpu_seconds=state.knowledge.past(),
             memory=None if state.question.answer is None or self._stale() else state.question.answer.allocation.memory,
             seed=self.settings.seed,
             decision=state.question.decision,
-            usable=state.usable()[0],
+            usable=usable,
             predictions=foresee(state, state.jobs.rows) if self.settings.foresees else None,
             placements=MappingProxyType(state.jobs.desired),
         )
@@ -135,19 +136,20 @@ class Scheduler:
 
     def _has_timers(self) -> bool:
         """Leases to renew, or commands that may have to be sent again."""
-        return self.settings.leased or (self.settings.retry_seconds < FOREVER and bool(self.state.jobs.in_flight))
+        settings = self.settings
+        return settings.lease_seconds < FOREVER or (settings.retry_seconds < FOREVER and bool(self.state.jobs.in_flight))
 
     def _due(self) -> bool:
-        state, decide = self.state, self.settings.decide
-        if state.question.asked is not None or state.now_s < state.question.not_before_s:
+        state, cycle, decide = self.state, self.state.question, self.settings.decide
+        if cycle.asked is not None or state.now_s < cycle.not_before_s:
             return False
-        if state.now_s >= decide.round_begins_s(state.question.next_round_s) and state.jobs.row:
+        if state.jobs.row and state.now_s >= decide.round_begins_s(cycle.next_round_s):
             return True
         if not decide.at_events:
             return False
-        if state.question.replan or state.now_s >= state.question.until_s:
+        if cycle.replan or state.now_s >= cycle.until_s:
             return True
-        return (state.question.dirty or self._stale()) and state.now_s >= self._may_ask_s()
+        return (cycle.dirty or self._stale()) and state.now_s >= self._may_ask_s()
 
     def _must_ask(self) -> bool:
         """Whether the answer in force no longer serves, and the policy may be asked."""
@@ -172,19 +174,21 @@ class Scheduler:
         return max(self.state.question.not_before_s, self.settings.decide.may_ask_s(self.state.question.asked_s))
 
     def _next_wake_s(self) -> float:
-        state, settings = self.state, self.settings
+        state, cycle, settings = self.state, self.state.question, self.settings
         wake_s = FOREVER
-        if state.question.asked is None and len(state.jobs.rows):
-            wake_s = settings.decide.round_begins_s(state.question.next_round_s)
+        if cycle.asked is None and len(state.jobs.rows):
+            wake_s = settings.decide.round_begins_s(cycle.next_round_s)
             if settings.decide.at_events:
-                wake_s = min(wake_s, state.question.until_s)
-                if state.question.dirty or self._stale():
+                if cycle.until_s < wake_s:
+                    wake_s = cycle.until_s
+                if cycle.dirty or self._stale():
                     wake_s = min(wake_s, self._may_ask_s())
-            wake_s = max(wake_s, state.question.not_before_s)
+            if wake_s < cycle.not_before_s:
+                wake_s = cycle.not_before_s
         if settings.retry_seconds < FOREVER and state.jobs.in_flight:
             reachable = (f.sent_s for job, f in state.jobs.in_flight.items() if not state.jobs.out_of_reach(job))
             wake_s = min(wake_s, min(reachable, default=FOREVER) + settings.retry_seconds)
-        if settings.leased and state.jobs.attempts:
+        if settings.lease_seconds < FOREVER and state.jobs.attempts:
             wake_s = min(wake_s, self._next_lease_s())
         if state.jobs.setbacks:
             pauses = (each.until_s for each in state.jobs.setbacks.values() if each.until_s > -FOREVER)
@@ -192,7 +196,7 @@ class Scheduler:
         if settings.node_timeout_seconds < FOREVER and state.machines.node_up.any():
             heard_s = float(state.machines.node_heard_s[state.machines.node_up].min())
             wake_s = min(wake_s, heard_s + settings.node_timeout_seconds)
-        return max(wake_s, state.now_s)
+        return wake_s if wake_s > state.now_s else state.now_s
 
     def _next_lease_s(self) -> float:
         """The next renewal due, or the next lease that will run out unrenewed."""

@@ -9,6 +9,7 @@ from typing import NamedTuple
 from rota.errors import OptionError
 from rota.model.cluster import canonical
 from rota.model.units import MILLI, milligpus_of, width_of
+from rota.model.value import keyword_value
 
 LEAST_OF_MOST = 0.1
 """What a training job holds between two steps, of the most that it takes, where that was not measured (Gandiva, OSDI'18)."""
@@ -84,7 +85,7 @@ class Demand:
         return [asked, *((count, batch) for count in counts for batch in batches if (count, batch) != asked)]
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@keyword_value
 class JobSpec:
     """What a user asked for. It never changes."""
 
@@ -158,8 +159,7 @@ class JobSpec:
         if self.gpu_gib or self.least_gib or self.parked_gib:
             self._check_memory()
         if self.tenant:
-            names = (name.strip() for name in self.tenant.split("/"))
-            object.__setattr__(self, "tenant", "/".join(name for name in names if name))
+            object.__setattr__(self, "tenant", _tenant_path(self.tenant))
         if self.accelerators:
             object.__setattr__(self, "accelerators", tuple(canonical(name) for name in self.accelerators))
 
@@ -228,6 +228,12 @@ class JobSpec:
 
 _demand = lru_cache(maxsize=4096)(Demand)
 """Most jobs ask for what another has asked for."""
+
+
+@lru_cache(maxsize=4096)
+def _tenant_path(text: str) -> str:
+    """The path without blanks around its names, and without empty names."""
+    return "/".join(name for each in text.split("/") if (name := each.strip()))
 
 
 class Arrival(NamedTuple):

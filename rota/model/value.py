@@ -18,6 +18,14 @@ def value(kind: type[T]) -> type[T]:
     return made
 
 
+@dataclass_transform(frozen_default=True, kw_only_default=True)
+def keyword_value(kind: type[T]) -> type[T]:
+    """A plain value with many fields, which are given by name."""
+    make: Any = dataclass(slots=True, unsafe_hash=True, kw_only=True)
+    made: type[T] = make(kind)
+    return made
+
+
 @dataclass_transform(frozen_default=True)
 def plain_value(kind: type[T]) -> type[T]:
     """A value of numbers and words: two are the same if all their fields are."""

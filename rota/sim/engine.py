@@ -152,22 +152,24 @@ class Engine:
             for node in range(len(self.scheduler.state.machines.cluster.nodes)):
                 self._schedule_failure(node)
         total, steps = len(self.arrivals), 0
-        while self.record.ended < total:
+        record, carry_out, clock = self.record, self._carry_out, time.perf_counter
+        cycle, whole_steps = self.scheduler.state.question, self.physics.whole_steps_seconds
+        while record.ended < total:
             events = self._next_events()
             while events:
-                began = time.perf_counter()
+                began = clock()
                 commands = self._step(events)
-                if self.scheduler.state.question.policy_fault:
+                if cycle.policy_fault:
                     raise self._broken()
-                self.record.decision_seconds += time.perf_counter() - began
+                record.decision_seconds += clock() - began
                 events = []
                 for command in commands:
-                    self._carry_out[type(command)](command, events)
+                    carry_out[type(command)](command, events)
                 self._turns += 1
                 if self._turns >= self._look_after:
                     self._check_progress()
-                if self.physics.whole_steps_seconds and self.scheduler.state.question.plans != self._rounds:
-                    self._rounds = self.scheduler.state.question.plans
+                if whole_steps and cycle.plans != self._rounds:
+                    self._rounds = cycle.plans
                     self._begin_round()
             steps += 1
             if self._progress is not None and steps % 512 == 0:
@@ -193,14 +195,17 @@ class Engine:
         """Everything that happens at the next instant: ends and answers, then arrivals, then the wake-up."""
         arrivals, heap = self.arrivals, self._heap
         submit_s = arrivals[self._next_arrival].submitted_s if self._next_arrival < len(arrivals) else FOREVER
-        now = min(submit_s, heap[0][0] if heap else FOREVER, self._wake_s)
+        now = submit_s if submit_s < self._wake_s else self._wake_s
+        if heap and heap[0][0] < now:
+            now = heap[0][0]
         if self._to_measure:
             now = min(now, self._next_measure_s)
         if self._report_seconds < FOREVER and self._runs:
             now = min(now, self._next_report_s)
         if now == FOREVER:
             raise self._stalled()
-        self.now_s = max(now, self.now_s)
+        if now > self.now_s:
+            self.now_s = now
         events: list[External] = []
         while heap and heap[0][0] <= now:
             _, what, _, item = heapq.heappop(heap)
@@ -209,10 +214,11 @@ class Engine:
             self._measure(events)
         if now >= self._next_report_s or (self.physics.whole_steps_seconds and self._wake_s <= now):
             self._report(events)
-        while self._next_arrival < len(arrivals) and arrivals[self._next_arrival].submitted_s <= now:
+        while submit_s <= now:
             job = self._next_arrival
-            events.append(Submitted(job, arrivals[job].spec, arrivals[job].submitted_s))
-            self._next_arrival += 1
+            events.append(Submitted(job, arrivals[job].spec, submit_s))
+            self._next_arrival = job + 1
+            submit_s = arrivals[job + 1].submitted_s if job + 1 < len(arrivals) else FOREVER
         if self._wake_s <= now or not events:
             self._wake_s = FOREVER
             events.append(TimerFired(self.now_s))

@@ -103,7 +103,7 @@ def advance(state: State, settings: Settings) -> None:
         silent = state.machines.node_up & (state.machines.node_heard_s + settings.node_timeout_seconds <= now)
         for node in np.flatnonzero(silent).tolist():
             mark_unreachable(state, node)
-    if settings.leased and state.jobs.attempts:
+    if settings.lease_seconds < FOREVER and state.jobs.attempts:
         table = state.jobs.table
         over = table.lease_s[: table.size] + settings.lease_margin_seconds <= now
         for job in table.id[: table.size][over].tolist():
@@ -139,7 +139,7 @@ def _progressed(state: State, settings: Settings, event: Progressed) -> None:
     if settings.learn or settings.learn_variability:
         _learn_from(state, settings, rows, done, before_s, at_s)
     table.told_s[rows] = at_s
-    if state.jobs.setbacks or table.saves.flags.writeable:
+    if state.jobs.setbacks or table.in_use("saves"):
         for row in rows[event.steps_saved[known] > table.steps_saved[rows]].tolist():
             state.jobs.setbacks.pop(table.id.item(row), None)
             saves_after_all(state, row)

@@ -139,24 +139,27 @@ def begin(state: State, job: int, at_s: float, min_run_factor: float = 0.0) -> N
     phase, option = table.phase.item(row), attempt.option
     if phase == Phase.UNREACHABLE:
         return  # it counts as running once its node is back in sight
-    at_s = min(at_s, state.now_s)
-    if phase == Phase.STARTING and attempt.parked:
-        table.own("resume_seconds")[row] = max(at_s - table.phase_s.item(row), 0.0)
-    elif phase == Phase.STARTING:  # what starting took is the least that moving costs
-        table.move_seconds[row] = max(table.move_seconds.item(row), at_s - table.phase_s.item(row))
-    if min_run_factor and phase == Phase.STARTING:
-        _set_min_run(state, row, attempt, at_s, min_run_factor)
+    if at_s > state.now_s:
+        at_s = state.now_s
+    if phase == Phase.STARTING:
+        seconds = at_s - table.phase_s.item(row)
+        if attempt.parked:
+            table.own("resume_seconds")[row] = max(seconds, 0.0)
+        elif seconds > table.move_seconds.item(row):  # a move costs at least what the start took
+            table.move_seconds[row] = seconds
+        if min_run_factor:
+            _set_min_run(state, row, attempt, at_s, min_run_factor)
     jobs.set_phase(row, Phase.RUNNING, at_s)
     table.as_of_s[row] = table.told_s[row] = table.paced_s[row] = at_s
     table.paced_steps[row] = table.steps_done.item(row)
     table.rate[row] = options.rate.item(option) / state.slowdown(job, attempt.gpus)
     table.using[row] = options.milligpus.item(option) / MILLI
     table.account[row] = options.account.item(option)
-    if table.beside.item(row) != NO_JOB:
-        table.own("beside")[row] = NO_JOB
     if state.sharing:
+        if table.beside.item(row) != NO_JOB:
+            table.own("beside")[row] = NO_JOB
         table.own("company_s")[row] = at_s
-    colocation.began(state, job, at_s)
+        colocation.began(state, job, at_s)
     if table.slice_s.item(row) == FOREVER:
         table.slice_s[row] = at_s
     first = table.first_run_s.item(row)
@@ -280,12 +283,14 @@ def _answered(state: State, event: Started | Suspended, expected: type | UnionTy
 def _settle(state: State, job: int, at_s: float) -> None:
     """Book the service received up to now; the job runs no more."""
     row, table = state.jobs.row[job], state.jobs.table
-    at_s = min(at_s, state.now_s)
+    if at_s > state.now_s:
+        at_s = state.now_s
     if table.using.item(row):
         colocation.book(table, row, at_s)
         table.using[row] = 0.0
         table.rate[row] = 0.0
-        colocation.stopped(state, job, at_s)
+        if state.sharing:
+            colocation.stopped(state, job, at_s)
     table.as_of_s[row] = at_s
 
 
@@ -374,7 +379,7 @@ def _end_life(state: State, job: int, at_s: float, verdict: AttemptEnd, steps: f
         state.question.invalidate()
     elif verdict is AttemptEnd.SUSPENDED:
         jobs.setbacks.pop(job, None)
-    if suspending and table.stays_until_s.flags.writeable:
+    if suspending and table.in_use("stays_until_s"):
         _learn_stop(state, row, at_s, saved_some)
     if verdict is AttemptEnd.SUSPENDED or suspending:
         table.suspensions[row] += 1

@@ -28,9 +28,7 @@ def partner_of(state: State, job: int, attempt: Attempt) -> int:
 
 
 def began(state: State, job: int, at_s: float) -> None:
-    """A job starts to run. If its partner runs, both go on at the pace of a pair."""
-    if not state.sharing:
-        return
+    """A job starts to run where jobs may share GPUs. If its partner runs, both continue at the rate of a pair."""
     attempt = state.jobs.attempts[job]
     other = partner_of(state, job, attempt)
     if other != NO_JOB or state.knowledge.options.partner_kind.item(attempt.option) >= 0:
@@ -40,9 +38,7 @@ def began(state: State, job: int, at_s: float) -> None:
 
 
 def stopped(state: State, job: int, at_s: float) -> None:
-    """A job stops running. Its partner has the GPUs to itself."""
-    if not state.sharing:
-        return
+    """A job stops running where jobs may share GPUs. Its partner has the GPUs to itself."""
     other = partner_of(state, job, state.jobs.attempts[job])
     if other != NO_JOB:
         _pace(state, other, state.jobs.attempts[other], NO_JOB, at_s)

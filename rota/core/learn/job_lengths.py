@@ -55,9 +55,9 @@ def note(state: State) -> None:
 
 
 def finished(state: State, job: int, row: int) -> None:
-    """A job ran to its end."""
-    knowledge = state.knowledge
-    epochs = state.jobs.table.steps_done.item(row) / _epoch_steps(state, np.array([row])).item()
+    """Learn from a job that ran to its end."""
+    knowledge, table = state.knowledge, state.jobs.table
+    epochs = table.steps_done.item(row) / (table.epoch_steps.item(row) or EPOCH_SECONDS * table.nominal_rate.item(row))
     if epochs <= 0:
         return  # it had nothing to do, or did not say what it did
     model = model_of(state.jobs.specs[job].profile)

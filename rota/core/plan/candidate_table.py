@@ -118,7 +118,7 @@ class CandidateTable:
     @lazy
     def received_seconds(self) -> Floats:
         """Time each job got by each option of its kind since the shares in force were answered: shape (jobs, accounts)."""
-        return self._state.received_seconds(self.rows)
+        return self._state.received_seconds(self.rows, self._since)
 
     @lazy
     def deficit_seconds(self) -> Floats:
@@ -156,12 +156,15 @@ class CandidateTable:
         usual = np.where(self.granted_option >= 0, self.options.rate[self.granted_option], 0.0)
         return self.running & (self._state.jobs.table.rate[self.rows] < usual * (1 - SLOWED))
 
+    @property
+    def rounds_are_slices(self) -> bool:
+        """Whether every slice is over when the next decision is made."""
+        return not self._settings.decide.at_events
+
     @lazy
     def slice_left_seconds(self) -> Floats:
-        """How long each job that was picked may still run undisturbed."""
+        """How long each granted job keeps its GPUs in this slice."""
         table, rows = self._state.jobs.table, self.rows
-        if not self._settings.decide.at_events:
-            return np.zeros(len(rows))  # rounds are slices
         begun_s = table.slice_s[rows]
         begun_s = np.where(begun_s < FOREVER, begun_s, table.phase_s[rows])  # one that is starting has a whole slice before it
         return self.slice_seconds - np.where(table.option[rows] >= 0, self._state.now_s - begun_s, FOREVER)

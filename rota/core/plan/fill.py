@@ -153,25 +153,30 @@ def _part_for(
 def _fill_one_pool(position: Ints, table: CandidateTable, left: Ints, blocking: bool) -> Ints:
     """Greedy in order, one pool and one option per job. Looks only as far as GPUs are left: a full cluster is full soon,
     however long the queue."""
-    kind_need = table.options.kind_need[:, 0]
-    free, start, taken = int(left[0]), 0, []
-    while free >= MILLI and start < len(position):
+    kind, kind_need = table.kind, table.options.kind_need[:, 0]
+    free, start, end = left.item(0), 0, len(position)
+    taken = []
+    while free >= MILLI and start < end:
         window = position[start : start + max(free // MILLI, 64)]
-        need = kind_need[table.kind[window]]
-        start += len(window)
-        while len(need):
+        need = kind_need[kind[window]]
+        size = len(window)
+        start += size
+        while size:
             total = need.cumsum()
             count = int(total.searchsorted(free, side="right"))
             if count:
-                free -= int(total[count - 1])
+                free -= total.item(count - 1)
                 taken.append(window[:count])
-            if count == len(need):
+            if count == size:
                 break
             if blocking:
-                start = len(position)
+                start = end
                 break
-            rest = (need[count:] <= free).nonzero()[0] + count
-            window, need = window[rest], need[rest]
+            rest = (need[count:] <= free).nonzero()[0]
+            size = len(rest)
+            if size:
+                rest += count
+                window, need = window[rest], need[rest]
     left[0] = free
     if not taken:
         return np.empty(0, dtype=np.int64)
@@ -210,11 +215,22 @@ def _fill_units(position: Ints, option: Ints, table: CandidateTable, left: Ints)
     partner_row, pool, need = options.partner_row[option], options.pool[option], options.milligpus[option]
     partner = np.full(len(table.rows), -1, dtype=np.int64)
     room = left.tolist()
-    waiting: dict[int, list[int]] = {}
     done = [False] * len(table.rows)
     taken: list[int] = []
     by: list[int] = []
     smallest = int(need.min(initial=MILLI))
+    if not options.has_colocated:
+        for job, way, where, wants in zip(position.tolist(), option.tolist(), pool.tolist(), need.tolist(), strict=True):
+            if not done[job] and wants <= room[where]:
+                taken.append(job)
+                by.append(way)
+                done[job] = True
+                room[where] -= wants
+                if max(room) < smallest:
+                    break
+        left[:] = room
+        return np.array(taken, dtype=np.int64), np.array(by, dtype=np.int64), partner
+    waiting: dict[int, list[int]] = {}
     rows = zip(position.tolist(), option.tolist(), partner_row.tolist(), pool.tolist(), need.tolist(), strict=True)
     for job, way, other_side, where, wants in rows:
         if done[job] or wants > room[where]:

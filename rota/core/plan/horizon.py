@@ -65,12 +65,14 @@ def _all_done_s(rounds: WholeSteps, draft: Draft, granted: Bools) -> float:
     """When all jobs, pinned ones too, will have started and done the whole steps of this round. If none runs: when the policy may
     be asked again, or a round later if it may be asked now and has no better answer."""
     state, table, grants = draft.state, draft.table, draft.grants
-    left = (granted & (grants.option < 0)).nonzero()[0]
-    position = np.concatenate((grants.position, left))
+    position, option = grants.position, grants.option[grants.position]
+    if draft.pinned is not None:
+        left = (granted & (grants.option < 0)).nonzero()[0]
+        position = np.concatenate((position, left))
+        option = np.concatenate((option, state.jobs.table.option[table.rows[left]]))
     if not len(position):
         may_ask_s = rounds.may_ask_s(state.question.asked_s)
         return may_ask_s if may_ask_s > state.now_s else state.now_s + rounds.round_seconds
-    option = np.concatenate((grants.option[grants.position], state.jobs.table.option[table.rows[left]]))
     rate = state.knowledge.options.rate[option]
     steps = np.minimum(rounds.steps_per_round(rate), table.steps_left[position])
     seconds = steps / rate + _start_seconds(state, table, position, option)
@@ -82,7 +84,10 @@ def _start_seconds(state: State, table: CandidateTable, position: Ints, option: 
     parked job resumes sooner where it is, but may have to go elsewhere: it counts as taking as long as a job usually does."""
     jobs, costs = state.jobs, state.knowledge.costs
     rows = table.rows[position]
-    phase, found = jobs.table.phase[rows], np.zeros(len(rows))
+    found = np.zeros(len(rows))
+    if costs.starts_are_free:
+        return found
+    phase = jobs.table.phase[rows]
     continues = (phase == Phase.RUNNING) & (option == table.granted_option[position])
     for at in (~continues).nonzero()[0].tolist():
         spec = jobs.specs[jobs.table.id.item(rows[at])]

@@ -42,16 +42,21 @@ def by_shares(shares: Shares, table: CandidateTable) -> tuple[Ints, Ints]:
     """Jobs and options, pool by pool, in the order they are tried. GPUs that would idle go to those without a share."""
     ways = table.memoised(shares, lambda each: _ways(shares, each))
     position, option = ways.position, ways.option
-    # A job that was picked keeps its GPUs for the whole slice, however soon new shares come.
-    mine = table.granted_option[position] == option
-    done = ~mine | (table.slice_left_seconds[position] <= 1e-6)
-    if shares.blind and table.types_stay and (table.granted_option >= 0).all():
-        done = ~mine  # all run, and to the policy another type would be no better
     urgency = _least_received(ways, table) if table.moves_are_free else _furthest_behind(ways, table)
     deficit = np.rint(table.deficit_seconds[position, ways.account] * MICRO)
-    # Else a job would fill GPUs of a pool that comes early, though it has a share elsewhere and is faster there. (Gavel's does.)
-    fills = np.zeros(len(position), dtype=bool) if table.moves_are_free else ways.slower
-    order = np.lexsort((-ways.share, -deficit, -urgency, table.pool_order(shares.blind)[ways.pool], fills, done))
+    keys = [-ways.share, -deficit, -urgency, table.pool_order(shares.blind)[ways.pool]]
+    if not table.moves_are_free:
+        # Otherwise a job fills GPUs of an early pool though it has a share elsewhere and is faster there, as in Gavel.
+        keys.append(ways.slower)
+    all_run = shares.blind and table.types_stay and bool((table.granted_option >= 0).all())
+    if all_run or not table.rounds_are_slices:
+        # A granted job keeps its GPUs for the whole slice, even if new shares come sooner. If all jobs run and the policy is blind
+        # to types, it keeps them for longer: no other type would be better.
+        done = table.granted_option[position] != option
+        if not all_run:
+            done |= table.slice_left_seconds[position] <= 1e-6
+        keys.append(done)
+    order = np.lexsort(keys)
     return position[order], option[order]
 
 

@@ -157,11 +157,13 @@ class State:
             return options.best.item(kind) >= 0
         return bool((options.kind_need[kind] <= self.machines.lasting_gpus()[options.kind_pool[kind]] * MILLI).any())
 
-    def received_seconds(self, rows: Ints) -> Floats:
-        """Time that jobs got on each account since the shares in force were answered, up to now: shape (jobs, accounts)."""
+    def received_seconds(self, rows: Ints, since: Floats | None = None) -> Floats:
+        """Time that jobs got on each account since the shares in force were answered, up to now: shape (jobs, accounts). `since`:
+        how long each has run since its last report, if that is known already."""
         table = self.jobs.table
         received: Floats = table.received[rows]
-        since = np.where(table.using[rows] > 0, self.now_s - table.as_of_s[rows], 0.0)
+        if since is None:
+            since = np.where(table.using[rows] > 0, self.now_s - table.as_of_s[rows], 0.0)
         received[np.arange(len(rows)), table.account[rows]] += since
         return received
 
@@ -423,7 +425,8 @@ class State:
 
     def free_reserve(self, attempt: Attempt, nodes: tuple[int, ...]) -> None:
         """It is gone from these nodes."""
-        self.machines.host_gib[list(nodes)] += attempt.host_gib
+        if attempt.host_gib:
+            self.machines.host_gib[list(nodes)] += attempt.host_gib
         if attempt.reserved:
             self._keep_context(attempt, nodes, -self.knowledge.costs.memory.context_gib)
 
