@@ -139,7 +139,7 @@ def _progressed(state: State, settings: Settings, event: Progressed) -> None:
     if settings.learn or settings.learn_variability:
         _learn_from(state, settings, rows, done, before_s, at_s)
     table.told_s[rows] = at_s
-    if state.jobs.setbacks or table.in_use("saves"):
+    if state.jobs.setbacks or "saves" in table.in_use:
         for row in rows[event.steps_saved[known] > table.steps_saved[rows]].tolist():
             state.jobs.setbacks.pop(table.id.item(row), None)
             saves_after_all(state, row)

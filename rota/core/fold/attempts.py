@@ -133,7 +133,7 @@ def _learn_resize(state: State, row: int, at_s: float) -> None:
 def begin(state: State, job: int, at_s: float, min_run_factor: float = 0.0) -> None:
     """All parts are up: the job runs, as far as we believe at its option's rate. `min_run_factor`: as in the settings."""
     jobs, options, question = state.jobs, state.knowledge.options, state.question
-    row, attempt, table = jobs.row[job], jobs.attempts[job], jobs.table
+    row, attempt, table, sharing = jobs.row[job], jobs.attempts[job], jobs.table, state.sharing
     if attempt.parked:
         _unpark(state, job, attempt)
     phase, option = table.phase.item(row), attempt.option
@@ -155,7 +155,7 @@ def begin(state: State, job: int, at_s: float, min_run_factor: float = 0.0) -> N
     table.rate[row] = options.rate.item(option) / state.slowdown(job, attempt.gpus)
     table.using[row] = options.milligpus.item(option) / MILLI
     table.account[row] = options.account.item(option)
-    if state.sharing:
+    if sharing:
         if table.beside.item(row) != NO_JOB:
             table.own("beside")[row] = NO_JOB
         table.own("company_s")[row] = at_s
@@ -372,14 +372,15 @@ def _end_life(state: State, job: int, at_s: float, verdict: AttemptEnd, steps: f
     saved_some = saved < steps < FOREVER
     if saved_some:
         table.steps_saved[row] = saved = steps
-        saves_after_all(state, row)
+        if "saves" in table.in_use:
+            saves_after_all(state, row)
     table.steps_done[row] = saved
     if setback:  # what it was granted is for others while it pauses
         state.set_desired(job, row, -1, None)
         state.question.invalidate()
     elif verdict is AttemptEnd.SUSPENDED:
         jobs.setbacks.pop(job, None)
-    if suspending and table.in_use("stays_until_s"):
+    if suspending and "stays_until_s" in table.in_use:
         _learn_stop(state, row, at_s, saved_some)
     if verdict is AttemptEnd.SUSPENDED or suspending:
         table.suspensions[row] += 1

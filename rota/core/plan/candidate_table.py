@@ -6,7 +6,7 @@ from typing import TypeVar
 
 import numpy as np
 
-from rota.core.plan.pinned import protected
+from rota.core.plan.pinned import protected, starts_cost
 from rota.core.settings import Settings
 from rota.core.state.state import State
 from rota.model.lazy import lazy
@@ -29,6 +29,11 @@ class CandidateTable:
         self._state = state
         self._settings = settings
         self.rows = rows
+        self.options: Options = state.knowledge.options
+        self.starts_cost = starts_cost(state)
+        """Whether starting a job costs anything, so that jobs can be protected."""
+        self.moves_are_free = not (state.knowledge.costs.move_seconds and settings.drawing.saves_moves)
+        """Whether nothing is gained by fewer moves, or the selection rules do not count them."""
         self.upgrades = settings.drawing.upgrades
         """A job that no other may suspend may still move where it is faster."""
         self.types_stay = settings.drawing.types_stay
@@ -82,10 +87,6 @@ class CandidateTable:
         return self._state.jobs.table.option[self.rows]
 
     @property
-    def options(self) -> Options:
-        return self._state.knowledge.options
-
-    @property
     def gpu_pool(self) -> Ints:
         """The pool of each GPU of the cluster."""
         return self._state.machines.cluster.gpu_pool
@@ -98,7 +99,7 @@ class CandidateTable:
     @lazy
     def protected(self) -> Bools:
         """Jobs that keep what they have because they were started a short while ago (`pinned.py`)."""
-        return protected(self._state, self.rows)
+        return protected(self._state, self.rows) if self.starts_cost else np.zeros(len(self.rows), dtype=bool)
 
     @lazy
     def resize_seconds(self) -> Floats:
@@ -134,11 +135,6 @@ class CandidateTable:
     def shares_seconds(self) -> float:
         """How long the shares in force have been so."""
         return self._state.now_s - self._state.question.shares_s
-
-    @property
-    def moves_are_free(self) -> bool:
-        """Nothing is gained by making fewer moves, or the drawing does not care."""
-        return not (self._state.knowledge.costs.move_seconds and self._settings.drawing.saves_moves)
 
     def margin_seconds(self, share: Floats) -> Floats:
         """How much further behind another job must be to take the place of one that runs, given how much each should run. One

@@ -7,7 +7,6 @@ import numpy as np
 from rota.core.plan.candidate_table import CandidateTable
 from rota.core.plan.draft import Draft
 from rota.core.plan.order import Candidates, draw, expand_options
-from rota.core.plan.pinned import starts_cost
 from rota.core.state.records import NO_GPUS, PolicyAnswer
 from rota.core.state.state import State
 from rota.model.options import Options
@@ -32,7 +31,7 @@ def list_candidates(draft: Draft) -> None:
         candidates = _running_only(expand_options(candidates, table), table)
     if not settings.drawing.backfill:
         candidates.blocking = True
-    if starts_cost(state):
+    if table.starts_cost:
         candidates = _protected_first(candidates, table, alive)
     draft.candidates, draft.capacity = candidates, capacity
 

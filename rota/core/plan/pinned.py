@@ -37,7 +37,7 @@ _ON_GPUS = [int(phase) for phase in (Phase.STARTING, Phase.RUNNING, Phase.RESIZI
 def unsaved(state: State, rows: Ints) -> Bools | None:
     """Which of these jobs save nothing and cannot be parked now, so that they keep their GPUs; with partners. None: no job."""
     jobs = state.jobs.table
-    if not jobs.in_use("saves"):
+    if "saves" not in jobs.in_use:
         return None
     stays: Bools = ~jobs.saves[rows] & (jobs.option[rows] >= 0) & np.isin(jobs.phase[rows], _ON_GPUS)
     for at in (stays & jobs.can_park[rows]).nonzero()[0].tolist():
@@ -49,7 +49,7 @@ def unsaved(state: State, rows: Ints) -> Bools | None:
 def unsaved_and_moved(state: State, plan: Plan, rows: Ints) -> Bools | None:
     """Which of these jobs run, save nothing, and would get other GPUs by this plan, and their partners. None: no job."""
     jobs = state.jobs
-    if not jobs.table.in_use("saves"):
+    if "saves" not in jobs.table.in_use:
         return None
     moved = []
     for change in plan.changes:
@@ -95,7 +95,7 @@ def resume_in_place(state: State, plan: Plan, *, all_stay: bool) -> tuple[Plan, 
 
     A job that has to leave its node, or a GPU that is out of service, may go elsewhere. So may one that saves its state, unless
     all are to stay."""
-    if not state.jobs.table.in_use("can_park"):
+    if "can_park" not in state.jobs.table.in_use:
         return plan, []
     moves = {change.job: state.jobs.attempts[change.job] for change in plan.changes if _moves_parked(state, change, all_stay)}
     if not moves:
@@ -138,13 +138,13 @@ def _moves_parked(state: State, change: PlacementChange, all_stay: bool) -> bool
 
 def starts_cost(state: State) -> bool:
     """Whether starting a job costs anything, so that jobs can be protected."""
-    return bool(state.knowledge.costs.move_seconds) or state.jobs.table.in_use("stays_until_s")
+    return bool(state.knowledge.costs.move_seconds) or "stays_until_s" in state.jobs.table.in_use
 
 
 def has_min_run(state: State, rows: Ints) -> Bools | None:
     """Which of these jobs run and have not run for the minimum of their attempt. None: no job has a minimum."""
     jobs = state.jobs.table
-    if not jobs.in_use("stays_until_s"):
+    if "stays_until_s" not in jobs.in_use:
         return None
     found: Bools = (jobs.phase[rows] == Phase.RUNNING) & (jobs.stays_until_s[rows] > state.now_s)
     return found
@@ -152,8 +152,6 @@ def has_min_run(state: State, rows: Ints) -> Bools | None:
 
 def protected(state: State, rows: Ints) -> Bools:
     """Which of these jobs start, have made no step since, or have not run for their attempt's minimum; with partners."""
-    if not starts_cost(state):
-        return np.zeros(len(rows), dtype=bool)
     jobs = state.jobs.table
     seconds, phase = state.now_s - jobs.phase_s[rows], jobs.phase[rows]
     # A step counts once it was reported, or once it is due at the believed rate.
@@ -184,6 +182,6 @@ def protected_until_s(state: State, rows: Ints) -> float:
     runs = jobs.phase[rows] == Phase.RUNNING
     seconds[runs] = np.minimum(seconds[runs], 1.0 / jobs.rate[rows[runs]])
     due_s = jobs.phase_s[rows] + seconds
-    if jobs.in_use("stays_until_s"):
+    if "stays_until_s" in jobs.in_use:
         due_s[runs] = np.maximum(due_s[runs], jobs.stays_until_s[rows[runs]])
     return float(due_s[due_s > state.now_s].min(initial=FOREVER))

@@ -10,7 +10,7 @@ from rota.core.plan.grow_jobs import grow
 from rota.core.plan.horizon import holds_until_s, overtaking, stable_until_change
 from rota.core.plan.move import PlanMoves, move
 from rota.core.plan.pack_jobs import joiners_last, pack_waiting
-from rota.core.plan.pinned import resume_in_place, starts_cost, unsaved, unsaved_and_moved
+from rota.core.plan.pinned import resume_in_place, unsaved, unsaved_and_moved
 from rota.core.plan.placements import changes
 from rota.core.settings import Settings
 from rota.core.state.state import State
@@ -79,7 +79,7 @@ def _draw_up(draft: Draft) -> Plan:
     if draft.pinned is not None:
         granted |= draft.pinned
     some_wait = not granted.all()
-    overtakes = overtaking(draft, granted) if some_wait and starts_cost(state) else None
+    overtakes = overtaking(draft, granted) if some_wait and draft.table.starts_cost else None
     until_s = holds_until_s(draft, granted, some_wait, overtakes)
     if state.knowledge.trials or trials:
         again_s = min(again_s, _next_given_up_s(state, trials))

@@ -50,8 +50,8 @@ def by_shares(shares: Shares, table: CandidateTable) -> tuple[Ints, Ints]:
         keys.append(ways.slower)
     all_run = shares.blind and table.types_stay and bool((table.granted_option >= 0).all())
     if all_run or not table.rounds_are_slices:
-        # A granted job keeps its GPUs for the whole slice, even if new shares come sooner. If all jobs run and the policy is blind
-        # to types, it keeps them for longer: no other type would be better.
+        # A granted job keeps its GPUs for the whole slice, even if new shares come sooner. If all jobs run and the policy is
+        # blind to types, it keeps them for longer: no other type would be better.
         done = table.granted_option[position] != option
         if not all_run:
             done |= table.slice_left_seconds[position] <= 1e-6

@@ -158,6 +158,8 @@ class JobTable:
         self.size = 0
         self.dead = 0
         self.accounts = accounts
+        self.in_use: frozenset[str] = frozenset()
+        """Rare columns that were ever written to. The features of the others cost nothing: all jobs have the default."""
         self._allot(capacity)
 
     def _allot(self, capacity: int) -> None:
@@ -169,11 +171,6 @@ class JobTable:
         for name in self.ACCOUNTS:
             setattr(self, name, np.zeros((capacity, self.accounts)))
 
-    def in_use(self, name: str) -> bool:
-        """Whether a rare column was ever written to. Until then its feature costs nothing: all jobs have the default."""
-        in_use: bool = getattr(self, name).flags.writeable
-        return in_use
-
     def own(self, name: str) -> npt.NDArray[Any]:
         """A column that may be written to, whether it is rare or not."""
         column: npt.NDArray[Any] = getattr(self, name)
@@ -181,6 +178,7 @@ class JobTable:
             dtype, default = self.COLUMNS[name]
             column = np.full(len(self.id), default, dtype=dtype)
             setattr(self, name, column)
+            self.in_use |= {name}
         return column
 
     def widen(self, accounts: int) -> None:
