@@ -1,4 +1,4 @@
-"""`rota nodes`: the machines, their GPUs, and who has them."""
+"""`rota nodes`: show the nodes, their GPUs, and the jobs on them."""
 
 import json
 from typing import TYPE_CHECKING
@@ -11,16 +11,16 @@ if TYPE_CHECKING:
 
 BUSY, PACKED, FREE, BAD = "■◧□✕"
 ODD = 1.25
-"""A GPU that takes so many times as long as others is worth a word."""
+"""Slowdown from which a GPU is listed as slow."""
 LONGEST_NAME = 32
-"""Longer names of jobs are cut off in the table, but for -o wide."""
+"""Maximum length of a job's name in the table. -o wide shows whole names."""
 _LEAST = {3: 12, 4: 24}
-"""JOBS and HEALTH become narrower on a narrow terminal, in this order, and their least width."""
+"""Columns JOBS and HEALTH -> their minimum widths, in the order in which they shrink on a narrow terminal."""
 _GPU_HEADS = ("NODE", "GPU", "TYPE", "JOBS", "PARKED", "MEMORY", "BUSY", "CLOCK", "TEMPERATURE", "HEALTH")
 
 
 def nodes(home: flag.Home = None, output: flag.Output = "table") -> None:
-    """Show the nodes and who has their GPUs; with -o wide a line for every GPU: its memory, how busy it is, clock, temperature.
+    """Show the nodes and which jobs have their GPUs. With -o wide, every GPU has a line with memory, utilization and clock.
 
     Example: rota nodes -o wide
     """
@@ -39,7 +39,7 @@ def nodes(home: flag.Home = None, output: flag.Output = "table") -> None:
         say(shaped, rows=[_flat(node, gpu) for node in rows for gpu in node.gpus])
     else:
         held = {job for node in rows for gpu in node.gpus for job in gpu.jobs}
-        # Jobs with GPUs come first on a page; there are a few more while some start or stop.
+        # Jobs with GPUs come first on a page. While jobs start or stop there are a few more than GPU holders.
         page = client.page(limit=min(2 * len(held) + 50, MOST_JOBS))
         names = {row.id: row.name for row in page.jobs}
         for line in _wide(rows) if shaped == "wide" else _table(rows, names):
@@ -100,7 +100,7 @@ def _health(node: "NodeRow") -> str:
     if not node.up:
         return "lost"
     slow = [f"GPU {gpu.place} {problem}" for gpu in node.gpus if (problem := _gpu_health(gpu))]
-    return "; ".join([*(["its jobs are to leave"] if node.draining else []), *slow]) or "ok"
+    return "; ".join([*(["draining"] if node.draining else []), *slow]) or "ok"
 
 
 def _gpu_health(gpu: "GpuRow") -> str:

@@ -21,7 +21,6 @@ NOT_YET = (
     "rota/agent",
     "rota/api.py",
     "rota/beliefs",
-    "rota/cli",
     "rota/compose",
     "rota/core",
     "rota/doctor",
