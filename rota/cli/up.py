@@ -95,7 +95,7 @@ def up(
 
     Example: rota up --pretend "4xV100 + 2xK80" --policy tiresias
     """
-    from rota.server.serve import ServeOptions, check_options, check_words, serve
+    from rota.server.serve import ServeOptions, check_options, check_texts, serve
     from rota.wire.home import home_folder, other_owner
 
     shaped = flag.shape(output)
@@ -128,7 +128,7 @@ def up(
             flag_given = "--adopt" if adopt else "--new-identity"
             raise OptionError("is for one start.", field=flag_given, hint=f"rota up {flag_given} once, then --systemd without it")
         if systemd is not None and ray is not None:  # the cluster may not exist yet
-            check_words(options)
+            check_texts(options)
         else:
             check_options(options, partial(typer.echo, err=True)).driver.close()
         _elsewhere(place, systemd, shaped)

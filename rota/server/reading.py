@@ -1,4 +1,4 @@
-"""What a client sent, read with distrust: either something the daemon can use, or one error that names the field."""
+"""Parse request bodies. The result is either valid input for the daemon, or an error that names the field."""
 
 import json
 import re
@@ -18,7 +18,7 @@ LONGEST_PATH = 4096
 LONGEST_IDEMPOTENCY_KEY = 200
 _ENV_NAME = re.compile(r"[A-Za-z_][A-Za-z0-9_]*", re.ASCII)
 LONGEST_KEY = 200
-"""As long as a name may be."""
+"""Maximum length of a job's key, which is that of a name."""
 _SEVERAL_HINT = '{"jobs": [{"spec": {"run": ...}}, ...], "user": ..., "workdir": ..., "env": {...}}'
 _HINT = '{"spec": {"run": ...}, "user": ..., "workdir": ..., "env": {...}}'
 
@@ -28,7 +28,7 @@ def read_submission(raw: bytes) -> Submission:
 
 
 def read_submissions(raw: bytes) -> list[Submission]:
-    """Several jobs. What stands beside the list holds for all of them, unless a job has its own."""
+    """Parse several jobs. Fields outside the list apply to all jobs, unless a job has its own."""
     plain = _parsed(raw)
     jobs = plain.pop("jobs", None) if isinstance(plain, dict) else None
     if not isinstance(jobs, list):
@@ -36,7 +36,7 @@ def read_submissions(raw: bytes) -> list[Submission]:
     if len(jobs) > MOST_TOGETHER:
         raise InputError(f"are {len(jobs):,}; a request has at most {MOST_TOGETHER:,}.", field="jobs", hint="several requests")
     if "spec" in plain:
-        raise InputError("stands beside the list of jobs; each job has its own.", field="spec", hint=_SEVERAL_HINT)
+        raise InputError("is outside the list of jobs; each job has its own.", field="spec", hint=_SEVERAL_HINT)
     shared, found = _env(plain.pop("env", {})), []
     keys: set[tuple[str, str]] = set()
     for index, job in enumerate(jobs):
@@ -46,7 +46,7 @@ def read_submissions(raw: bytes) -> list[Submission]:
             one = _submission({**plain, **job})
             if one.idempotency_key and (one.user, one.idempotency_key) in keys:
                 raise InputError(
-                    "stands twice in this request.", field="idempotency_key", value=one.idempotency_key, hint="another key"
+                    "is used twice in this request.", field="idempotency_key", value=one.idempotency_key, hint="another key"
                 )
             keys.add((one.user, one.idempotency_key))
             found.append(replace(one, env={**shared, **one.env}) if shared else one)
@@ -54,7 +54,7 @@ def read_submissions(raw: bytes) -> list[Submission]:
 
 
 def read_cancellations(raw: bytes) -> list[str]:
-    """The ids or names of jobs."""
+    """Parse the ids or names of jobs."""
     plain, hint = _parsed(raw), '{"jobs": [412, "vit-huge"]}'
     keys = plain.get("jobs") if isinstance(plain, dict) and set(plain) == {"jobs"} else None
     if not isinstance(keys, list) or not all(isinstance(key, str | int) and not isinstance(key, bool) for key in keys):
@@ -100,11 +100,11 @@ def _parsed(raw: bytes) -> Any:
 
 
 def _no_constant(name: str) -> NoReturn:
-    raise ValueError(f"{name} is not a number that JSON knows")
+    raise ValueError(f"{name} is not a number in JSON")
 
 
 def _entry(value: Any, name: str, depth: int) -> TreeEntry:
-    """A spec as the tree that a YAML file gives, so that its errors are the same; there are no lines to tell."""
+    """Convert a spec to the tree of a YAML file, so that its errors are the same, except for line numbers."""
     if depth > DEEPEST:
         raise SpecError("is nested too deeply.", field=shown(name), hint="is it a spec?")
     inner = value
@@ -118,11 +118,11 @@ def _entry(value: Any, name: str, depth: int) -> TreeEntry:
 
 
 def _clean(text: str, name: str) -> str:
-    """Text that can be written to a file or given to a process: no halves of characters."""
+    """Return the text if it can be written to a file or given to a process. Raise SpecError if it contains surrogates."""
     try:
         text.encode("utf-8")
     except UnicodeEncodeError:
-        raise SpecError("is not text: it holds half a character.", field=shown(name), hint="write it as UTF-8") from None
+        raise SpecError("is not valid text: it contains half a character.", field=shown(name), hint="write it as UTF-8") from None
     return text
 
 
@@ -150,7 +150,7 @@ def _idempotency_key(value: Any) -> str:
 
 
 def _workdir(value: Any) -> str:
-    # The daemon's own folder means nothing to who submits, so a path that starts there is refused.
+    # A relative path would start at the daemon's folder, which users do not know, so it is refused.
     if (
         not isinstance(value, str)
         or len(value) > LONGEST_PATH
