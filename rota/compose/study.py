@@ -104,15 +104,15 @@ class Study:
 
     Or an object with a method `place`."""
     preset: str | None = None
-    """ideal (no overheads, equal GPUs), gavel or blox (their rounds). Default: measured overheads."""
+    """ideal (no overheads), gavel or blox (their rounds). Default: measured overheads."""
     profile: str | Path | None = None
-    """Measured rates: Rota's table, Gavel's JSON, or step times of Pollux or ElasticFlow."""
+    """Rates: Rota's table, Gavel's JSON, or step times of Pollux or ElasticFlow."""
     profiled: float | None = field(default=None, metadata={"example": "0.3"})
     """Fraction of the measured rates that the scheduler knows; it learns the rest.
 
     All rates of half of the profiles are always known."""
     format: str = "auto"
-    """Trace format: auto, rota, gavel, philly, helios, tiresias, pal, pollux, openb or kalos."""
+    """Format: auto, rota, gavel, philly, helios, tiresias, pal, pollux, openb or kalos."""
     where: Filters = field(default=(), metadata={"read": read_filter, "example": "cluster=6214e9"})
     """Keep only rows with COLUMN=VALUE. Repeatable.
 
@@ -145,21 +145,21 @@ class Study:
     checkpoint_every_seconds: float | None = None
     """Interval between checkpoints of a running job, in seconds."""
     park: str | None = None
-    """Park suspended jobs in host memory: link (at link speed) or driver (driver checkpoint). Default: checkpoint to storage."""
+    """Park suspended jobs: link (at link speed) or driver. Default: save to storage."""
     spread_penalty: "float | str | Sequence[float] | Mapping[str, Any] | Locality | None" = field(
         default=None, metadata={"read": read_penalty, "metavar": "FACTORS"}
     )
-    """Slowdown factor of steps across nodes; 1.2/1.1 across racks too; vgg19=1.7 by model.
+    """Slowdown across nodes, as a factor; 1.2/1.1 also across racks; vgg19=1.7 by model.
 
     Anything that `Locality.of` reads."""
     tactics: str = ""
-    """Tactics for every plan: pack, grow, defragment, migrate; with options, pack:least_gain=0.1.
+    """Tactics for every plan: pack, grow, defragment, migrate; pack:least_gain=0.1.
 
     Names separated by commas, each with its options, such as pack:least_gain=0.1,settle_seconds=120."""
     noise: float | None = field(default=None, metadata={"example": "0.05"})
     """Measurement noise of a job's rate, as a relative standard deviation."""
     min_run_factor: float | None = field(default=None, metadata={"example": "10"})
-    """Minimum run time of an attempt, in costs of starting and stopping. Default: live 10, simulated 0."""
+    """Minimum run time, in costs of a start and a stop. Default: 10 live, 0 simulated."""
     wait_for_place: bool = False
     """Make jobs wait until their GPUs are close together."""
     node_mtbf_seconds: "float | Sequence[float] | Floats | None" = field(default=None, metadata={"read": read_number})

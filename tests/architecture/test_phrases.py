@@ -48,7 +48,6 @@ NOT_YET = (
     "docs/contributing/decisions/0020-one-leader.md",
     "docs/contributing/drivers.md",
     "docs/contributing/testing.md",
-    "docs/glossary.md",
     "docs/papers/gandiva.md",
     "docs/papers/gavel.md",
     "docs/papers/pal.md",
