@@ -106,7 +106,7 @@ class NotYours(InputError, PermissionError):
         self.strerror = self.message
 
 
-MOST_COMPARED = 1_000
+MAX_COMPARED = 1_000
 """Maximum number of names searched for the closest one."""
 
 
@@ -118,7 +118,7 @@ class UnknownNameError(InputError):
         import difflib  # here, because supervisors load this module and are to be up in a moment
 
         names = list(dict.fromkeys(known))
-        near = difflib.get_close_matches(name, sorted(names[-MOST_COMPARED:]), n=1)
+        near = difflib.get_close_matches(name, sorted(names[-MAX_COMPARED:]), n=1)
         closest = f" Closest: {near[0]}." if near else ""
         if newest is not None and len(names) > newest:
             which, shown = f"The newest {newest} of {len(names):,}", names[: -newest - 1 : -1]

@@ -19,7 +19,7 @@ from rota.errors import NotYours
 
 PRIVATE = 0o700
 OTHERS_WRITE = stat.S_IWGRP | stat.S_IWOTH
-MOST_LINKS = 40
+MAX_LINKS = 40
 _FOLDER = getattr(os, "O_PATH", os.O_RDONLY) | os.O_DIRECTORY | os.O_NOFOLLOW | os.O_CLOEXEC
 """Flags to open a folder. O_PATH: a folder on the path may be unreadable, as `/home` sometimes is."""
 _FILE = os.O_NOFOLLOW | os.O_CLOEXEC | os.O_NONBLOCK
@@ -76,7 +76,7 @@ def open_folder(path: Path, *, create: bool = False, shared: bool = False, inste
                     raise NotYours(
                         f"is a link that {_user(facts.st_uid)} made.", where=str(seen), hint=instead or "another folder"
                     )
-                if links > MOST_LINKS:
+                if links > MAX_LINKS:
                     raise OSError(errno.ELOOP, os.strerror(errno.ELOOP), str(path))
                 target = Path(os.readlink(name, dir_fd=here))
                 ahead += reversed(target.parts[1:] if target.is_absolute() else target.parts)

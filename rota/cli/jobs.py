@@ -26,9 +26,9 @@ LOOK_SECONDS = 10.0
 
 _COLOURS = {"running": "32", "starting": "32", "suspended": "33", "failed": "31", "unreachable": "31", "queued": "2"}
 _HEADS = ("ID", "NAME", "USER", "PHASE", "TIME", "GPUS", "PROGRESS", "ETA", "NOTE")
-LONGEST_NAME = 32
+MAX_NAME_CHARS = 32
 """Maximum length of a job's name in the table. -o wide shows whole names."""
-_LEAST = {"NAME": 12, "NOTE": 8}
+_MIN_WIDTHS = {"NAME": 12, "NOTE": 8}
 """Column that shrinks on a narrow terminal -> its minimum width, in the order in which columns shrink."""
 _WIDE = ("WEIGHT", "TENANT", "SUBMITTED", "STARTED", "ENDED", "SUSPENSIONS", "LOST WORK", "LOST STEPS", "COMMAND")
 _PHASE = _HEADS.index("PHASE")
@@ -141,15 +141,15 @@ def _notes(status: "StatusRow") -> list[str]:
 def _jobs(source: "Client | HomeOnDisk", wanted: dict[str, Any], limit: int) -> "tuple[list[JobRow], int]":
     """Return at most `limit` jobs (0 for all), and how many there are."""
     from rota.wire.client import Client
-    from rota.wire.job_filter import MOST_JOBS
+    from rota.wire.job_filter import MAX_JOBS
 
     if not isinstance(source, Client):
         every = source.jobs(**wanted)
         return every[: limit or None], len(every)
-    found = source.page(**wanted, limit=min(limit or MOST_JOBS, MOST_JOBS))
+    found = source.page(**wanted, limit=min(limit or MAX_JOBS, MAX_JOBS))
     rows = found.jobs
     while (not limit or len(rows) < limit) and len(rows) < found.total:
-        more = source.page(**wanted, skip=len(rows), limit=min(limit - len(rows) if limit else MOST_JOBS, MOST_JOBS)).jobs
+        more = source.page(**wanted, skip=len(rows), limit=min(limit - len(rows) if limit else MAX_JOBS, MAX_JOBS)).jobs
         if not more:
             break
         rows = rows + more
@@ -181,7 +181,7 @@ def _fitted(cells: list[tuple[str, ...]], columns: int | None) -> list[tuple[str
     """Fit the table to a narrow terminal: drop the progress bars first, then shorten names and notes."""
     heads = cells[0]
     at = heads.index("PROGRESS")
-    least = {heads.index(name): width for name, width in _LEAST.items()}
+    least = {heads.index(name): width for name, width in _MIN_WIDTHS.items()}
     if columns is None or fitted(cells, columns, least) == cells:
         return cells
     return fitted([(*row[:at], row[at].lstrip("▇▁ "), *row[at + 1 :]) for row in cells], columns, least)
@@ -204,7 +204,7 @@ def _cells(row: "JobRow", wide: bool) -> tuple[str, ...]:
     place = job_text.holds(row) or (f"wants {_short(row)}" if row.phase == "queued" else "-")
     usual = (
         str(row.id),
-        job_text.clean(row.name) if wide else shortened(job_text.clean(row.name), LONGEST_NAME),
+        job_text.clean(row.name) if wide else shortened(job_text.clean(row.name), MAX_NAME_CHARS),
         job_text.user(row),
         job_text.phase(row),
         job_text.time_of(row),

@@ -12,9 +12,9 @@ if TYPE_CHECKING:
 BUSY, PACKED, FREE, BAD = "■◧□✕"
 ODD = 1.25
 """Slowdown from which a GPU is listed as slow."""
-LONGEST_NAME = 32
+MAX_NAME_CHARS = 32
 """Maximum length of a job's name in the table. -o wide shows whole names."""
-_LEAST = {3: 12, 4: 24}
+_MIN_WIDTHS = {3: 12, 4: 24}
 """Columns JOBS and HEALTH -> their minimum widths, in the order in which they shrink on a narrow terminal."""
 _GPU_HEADS = ("NODE", "GPU", "TYPE", "JOBS", "PARKED", "MEMORY", "BUSY", "CLOCK", "TEMPERATURE", "HEALTH")
 
@@ -27,7 +27,7 @@ def nodes(home: flag.Home = None, output: flag.Output = "table") -> None:
     shaped = flag.shape(output)
     from rota.cli import job_text
     from rota.wire.client import connect
-    from rota.wire.job_filter import MOST_JOBS
+    from rota.wire.job_filter import MAX_JOBS
 
     client = connect(home)
     rows = client.nodes()
@@ -40,7 +40,7 @@ def nodes(home: flag.Home = None, output: flag.Output = "table") -> None:
     else:
         held = {job for node in rows for gpu in node.gpus for job in gpu.jobs}
         # Jobs with GPUs come first on a page. While jobs start or stop there are a few more than GPU holders.
-        page = client.page(limit=min(2 * len(held) + 50, MOST_JOBS))
+        page = client.page(limit=min(2 * len(held) + 50, MAX_JOBS))
         names = {row.id: row.name for row in page.jobs}
         for line in _wide(rows) if shaped == "wide" else _table(rows, names):
             job_text.say(line)
@@ -52,10 +52,10 @@ def _table(rows: "list[NodeRow]", names: dict[int, str]) -> list[str]:
     cells = [("NODE", "TYPE", "GPUS", "JOBS", "HEALTH")]
     for node in rows:
         jobs = dict.fromkeys(job for gpu in node.gpus for job in gpu.jobs)
-        shown = ", ".join(shortened(job_text.clean(names.get(job, str(job))), LONGEST_NAME) for job in jobs)
+        shown = ", ".join(shortened(job_text.clean(names.get(job, str(job))), MAX_NAME_CHARS) for job in jobs)
         cells.append((job_text.clean(node.name), node.accelerator, "".join(map(_sign, node.gpus)), shown or "-", _health(node)))
     return [
-        *aligned(fitted(cells, screen_columns(), _LEAST)),
+        *aligned(fitted(cells, screen_columns(), _MIN_WIDTHS)),
         f"{BUSY} busy  {PACKED} shared  {FREE} free  {BAD} out of service   a line for each: -o wide",
     ]
 

@@ -19,7 +19,7 @@ from rota.cli.profile_scaling import scaling
 from rota.cli.profile_tensors import tensors
 from rota.errors import OptionError
 
-MOST_LINES = 40
+MAX_RATES = 40
 """Maximum number of rates in a file that is shown. Larger files are summarised."""
 
 app = typer.Typer(
@@ -66,7 +66,7 @@ def show(
         if shaped == "json":
             typer.echo(json.dumps(dataclasses.asdict(held)))
             return
-        if shaped == "csv" or len(held.rates) <= MOST_LINES:
+        if shaped == "csv" or len(held.rates) <= MAX_RATES:
             say(shaped, rows=held.rates)
         if shaped == "csv":
             return

@@ -12,7 +12,7 @@ from rota.cli import setup
 from rota.cli.output import say
 from rota.cli.profile_figures import show_table
 
-MOST_SHOWN = 6
+MAX_SHOWN = 6
 """Maximum number of bins or slow GPUs on one line."""
 
 
@@ -89,5 +89,5 @@ def classes(
 
 
 def _few(texts: Sequence[str]) -> str:
-    more = f", and {len(texts) - MOST_SHOWN:,} more" if len(texts) > MOST_SHOWN else ""
-    return ", ".join(texts[:MOST_SHOWN]) + more
+    more = f", and {len(texts) - MAX_SHOWN:,} more" if len(texts) > MAX_SHOWN else ""
+    return ", ".join(texts[:MAX_SHOWN]) + more

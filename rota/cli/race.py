@@ -50,10 +50,10 @@ def frame(runs: list[tuple[str, Any]], start_s: float, now_s: float) -> Any:
         rows.append((label, int(done.sum()), len(done), int((arrived & ~done).sum()) - holding, mean))
     leader = max(count for _, count, *_ in rows)
     means = durations([mean for *_, mean in rows])
-    for (label, count, total, waiting, _), mean in zip(rows, means, strict=True):
+    for (label, count, total, waiting, _), shown in zip(rows, means, strict=True):
         full = round(BAR * count / total)
         bar = "█" * full + "░" * (BAR - full)
-        table.add_row(Text(label), bar, f"{count}/{total}", str(waiting), mean, style="bold green" if count == leader else None)
+        table.add_row(Text(label), bar, f"{count}/{total}", str(waiting), shown, style="bold green" if count == leader else None)
     return table
 
 

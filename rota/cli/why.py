@@ -9,9 +9,9 @@ from rota.model.counted import counted
 if TYPE_CHECKING:
     from rota.wire.rows import JobRow, WhyRow
 
-LONGEST_NAME = 32
+MAX_NAME_CHARS = 32
 """Maximum length of the name of a job ahead, on a terminal."""
-MOST_AHEAD = 6
+MAX_AHEAD = 6
 """Maximum number of jobs ahead that are named."""
 
 
@@ -53,10 +53,10 @@ def _print_why(found: "WhyRow") -> None:
     for number, (text, code) in enumerate(zip(sentences, codes, strict=True), 1):
         say(f" {number}  ", f"{text:<{width}}{code}")
     if found.ahead:
-        longest = LONGEST_NAME if columns is not None else max(len(each.name) for each in found.ahead)
+        longest = MAX_NAME_CHARS if columns is not None else max(len(each.name) for each in found.ahead)
         named = [f"{each.id} {shortened(job_text.clean(each.name), longest)} ({job_text.user(each)})" for each in found.ahead]
-        more = jobs_ahead(found) - len(named[:MOST_AHEAD])
-        say(" Ahead of it   ", " · ".join(named[:MOST_AHEAD]) + (f" · and {more:,} more" if more else ""))
+        more = jobs_ahead(found) - len(named[:MAX_AHEAD])
+        say(" Ahead of it   ", " · ".join(named[:MAX_AHEAD]) + (f" · and {more:,} more" if more else ""))
     if found.reasons and found.policy:
         say(" Policy        ", job_text.clean(found.policy))
     if found.last_change:

@@ -30,7 +30,7 @@ from rota.wire.home import TOKEN_FILE, user_of
 
 SCARCE_BYTES = 2 << 30
 """Free space below which the doctor warns, in bytes."""
-MOST_JOBS_TOLD = 5
+MAX_FAULTS_SHOWN = 5
 UNREADABLE = (sqlite3.SQLITE_CANTOPEN, sqlite3.SQLITE_PERM, sqlite3.SQLITE_IOERR, sqlite3.SQLITE_BUSY, sqlite3.SQLITE_LOCKED)
 """Error codes of SQLite for a file that it cannot read now. The file may be undamaged."""
 
@@ -210,10 +210,10 @@ def check_jobs(home: Path) -> Iterator[Diagnosis]:
     except (RotaError, sqlite3.DatabaseError, ValueError):
         return  # reported by other checks
     faults = [fault for number, spec in jobs if (fault := _job(number, spec))]
-    yield from faults[:MOST_JOBS_TOLD]
-    if len(faults) > MOST_JOBS_TOLD:
+    yield from faults[:MAX_FAULTS_SHOWN]
+    if len(faults) > MAX_FAULTS_SHOWN:
         yield warn(
-            "jobs", f"{len(faults) - MOST_JOBS_TOLD:,} more jobs lack a folder", "fix the jobs above, then rota doctor again"
+            "jobs", f"{len(faults) - MAX_FAULTS_SHOWN:,} more jobs lack a folder", "fix the jobs above, then rota doctor again"
         )
     if not faults:
         yield ok("jobs", f"{len(jobs):,} unfinished, and their folders exist" if jobs else "none unfinished")

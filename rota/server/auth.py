@@ -16,10 +16,10 @@ from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
 from rota.errors import OptionError, RotaError
 from rota.server.answers import HEADERS, HttpError
-from rota.wire.problems import LARGEST_BODY_BYTES, LARGEST_SEVERAL_BYTES
+from rota.wire.problems import MAX_BODY_BYTES, MAX_SEVERAL_BYTES
 
 API = "/api/v1"
-SHORTEST_TOKEN = 16
+MIN_TOKEN_CHARS = 16
 BODY_SECONDS = 30.0
 """Time limit for a client to send the body of its request, in seconds."""
 KNOWN = "rota.known"
@@ -32,8 +32,10 @@ class RequestGuard:
     """Middleware that passes on only requests that are allowed."""
 
     def __init__(self, app: ASGIApp, *, token: str, allowed_hosts: Collection[str]) -> None:
-        if len(token) < SHORTEST_TOKEN:
-            raise OptionError(f"is shorter than {SHORTEST_TOKEN} characters.", field="token", hint="rota.wire.address.make_token")
+        if len(token) < MIN_TOKEN_CHARS:
+            raise OptionError(
+                f"is shorter than {MIN_TOKEN_CHARS} characters.", field="token", hint="rota.wire.address.make_token"
+            )
         self._app = app
         self._token = token.encode()
         self._hosts = {name.lower() for name in allowed_hosts} | {"localhost"}
@@ -112,7 +114,7 @@ async def _whole(scope: Scope, receive: Receive) -> bytes | None:
 
 
 def _most_bytes(scope: Scope) -> int:
-    return LARGEST_SEVERAL_BYTES if scope["path"] == f"{API}/submissions" else LARGEST_BODY_BYTES
+    return MAX_SEVERAL_BYTES if scope["path"] == f"{API}/submissions" else MAX_BODY_BYTES
 
 
 def _too_large(most: int) -> HttpError:

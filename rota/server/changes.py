@@ -9,8 +9,8 @@ from anyio import CapacityLimiter, to_thread
 from rota.errors import BusyError
 from rota.server.answers import HttpError
 
-MOST_WAITING = 256
-LONGEST_WAIT_SECONDS = 30.0
+MAX_WAITING = 256
+MAX_WAIT_SECONDS = 30.0
 SLICE_SECONDS = 1.0
 """Longest single wait of the thread, in seconds. A daemon that stops waits at most this long for the thread."""
 
@@ -29,7 +29,7 @@ class Changes:
 
     def __init__(self, daemon: ChangeSource) -> None:
         self._daemon = daemon
-        self.most_waiting = MOST_WAITING
+        self.most_waiting = MAX_WAITING
         self._number = 0
         self._waiting = 0
         self._closed = False
@@ -45,14 +45,14 @@ class Changes:
         # A number below `seen` comes from a restarted daemon, which is a change too.
         if number != seen or timeout <= 0 or self._closed:
             return number
-        if self._waiting >= min(MOST_WAITING, self.most_waiting):
+        if self._waiting >= min(MAX_WAITING, self.most_waiting):
             raise HttpError(
                 BusyError("Too many clients wait for changes.", hint="ask again in a second"), 503, {"Retry-After": "1"}
             )
         self._waiting += 1
         try:
             with contextlib.suppress(TimeoutError):
-                async with asyncio.timeout(min(timeout, LONGEST_WAIT_SECONDS)):
+                async with asyncio.timeout(min(timeout, MAX_WAIT_SECONDS)):
                     while self._number == seen and not self._closed:
                         if self._watch is None or self._watch.done():
                             self._watch = asyncio.create_task(self._look())

@@ -8,8 +8,8 @@ from fastapi import FastAPI
 from fastapi.openapi.utils import get_openapi
 
 from rota.server.auth import API
-from rota.server.reading import LONGEST_IDEMPOTENCY_KEY, LONGEST_KEY, LONGEST_PATH, LONGEST_USER
-from rota.wire.job_filter import MOST_TOGETHER
+from rota.server.reading import MAX_IDEMPOTENCY_KEY_CHARS, MAX_KEY_CHARS, MAX_PATH_CHARS, MAX_USER_CHARS
+from rota.wire.job_filter import MAX_TOGETHER
 from rota.wire.problems import ProblemRow
 from rota.wire.spec import Spec
 
@@ -35,8 +35,8 @@ SUBMISSION: dict[str, Any] = {
     "additionalProperties": False,
     "properties": {
         "spec": {"$ref": _SCHEMAS.format(model="Spec")},
-        "user": {"type": "string", "minLength": 1, "maxLength": LONGEST_USER},
-        "workdir": {"type": "string", "pattern": "^/", "maxLength": LONGEST_PATH, "description": "Absolute path."},
+        "user": {"type": "string", "minLength": 1, "maxLength": MAX_USER_CHARS},
+        "workdir": {"type": "string", "pattern": "^/", "maxLength": MAX_PATH_CHARS, "description": "Absolute path."},
         "env": {
             "type": "object",
             "propertyNames": {"pattern": "^[A-Za-z_][A-Za-z0-9_]*$"},
@@ -46,7 +46,7 @@ SUBMISSION: dict[str, Any] = {
         "idempotency_key": {
             "type": "string",
             "minLength": 1,
-            "maxLength": LONGEST_IDEMPOTENCY_KEY,
+            "maxLength": MAX_IDEMPOTENCY_KEY_CHARS,
             "description": "Submission key. The same submission with the same key is one job. A different submission of this "
             "user with the key is refused (409).",
         },
@@ -60,7 +60,7 @@ SUBMISSIONS_BODY = _body(
         "required": ["jobs"],
         "additionalProperties": False,
         "properties": {
-            "jobs": {"type": "array", "maxItems": MOST_TOGETHER, "items": {**SUBMISSION, "required": ["spec"]}},
+            "jobs": {"type": "array", "maxItems": MAX_TOGETHER, "items": {**SUBMISSION, "required": ["spec"]}},
             **_OF_ALL,
         },
     }
@@ -73,9 +73,9 @@ CANCELLATIONS_BODY = _body(
         "properties": {
             "jobs": {
                 "type": "array",
-                "maxItems": MOST_TOGETHER,
+                "maxItems": MAX_TOGETHER,
                 "items": {
-                    "anyOf": [{"type": "integer"}, {"type": "string", "minLength": 1, "maxLength": LONGEST_KEY}],
+                    "anyOf": [{"type": "integer"}, {"type": "string", "minLength": 1, "maxLength": MAX_KEY_CHARS}],
                     "description": "Job id or name.",
                 },
             }
@@ -91,7 +91,7 @@ POLICY_BODY = _body(
             "policy": {
                 "type": "string",
                 "minLength": 1,
-                "maxLength": LONGEST_PATH,
+                "maxLength": MAX_PATH_CHARS,
                 "description": "NAME[:key=value,...][+placer]",
             }
         },

@@ -18,17 +18,17 @@ from rota.errors import InputError, OptionError, RotaError
 from rota.files.csv_table import shown
 from rota.server.answers import HttpError, JsonAnswer, status_of
 from rota.server.auth import API, RequestGuard
-from rota.server.changes import LONGEST_WAIT_SECONDS, Changes, ChangeSource
+from rota.server.changes import MAX_WAIT_SECONDS, Changes, ChangeSource
 from rota.server.description import CANCELLATIONS_BODY, POLICY_BODY, SUBMISSION_BODY, SUBMISSIONS_BODY, describe, problems
 from rota.server.readiness import Readiness
-from rota.server.reading import LONGEST_KEY, read_cancellations, read_policy, read_submission, read_submissions
-from rota.wire.job_filter import MOST_JOBS, PAGE_JOBS, UNFINISHED, JobFilter
+from rota.server.reading import MAX_KEY_CHARS, read_cancellations, read_policy, read_submission, read_submissions
+from rota.wire.job_filter import MAX_JOBS, PAGE_JOBS, UNFINISHED, JobFilter
 from rota.wire.rows import CancelRow, JobRow, LogChunk, NodeRow, PageRow, ReadyRow, StatusRow, TakenRow, WhyRow
 from rota.wire.spec import Spec
 from rota.wire.submission import Submission
 
-LARGEST_PIECE_BYTES = 1_048_576
-_MOST = 2**53
+MAX_PIECE_BYTES = 1_048_576
+_MAX_INTEGER = 2**53
 """Largest integer that every JSON parser reads exactly."""
 
 _NOT_NOW = HTTPStatus.SERVICE_UNAVAILABLE
@@ -40,17 +40,17 @@ PhaseName = Annotated[
     str, Query(max_length=20, description="Return only jobs in this phase; `suspended` for parked or checkpointed.")
 ]
 Since = Annotated[float, Query(ge=0, allow_inf_nan=False, description="Return only jobs submitted at this Unix time or later.")]
-After = Annotated[int, Query(ge=0, le=_MOST, description="Return only jobs with a number above this.")]
-PageSize = Annotated[int, Query(ge=1, le=MOST_JOBS, description="Maximum number of jobs to return.")]
-Skip = Annotated[int, Query(ge=0, le=_MOST, description="Number of jobs to skip before the page.")]
+After = Annotated[int, Query(ge=0, le=_MAX_INTEGER, description="Return only jobs with a number above this.")]
+PageSize = Annotated[int, Query(ge=1, le=MAX_JOBS, description="Maximum number of jobs to return.")]
+Skip = Annotated[int, Query(ge=0, le=_MAX_INTEGER, description="Number of jobs to skip before the page.")]
 Alone = Annotated[bool, Query(description="Refuse a name that several unfinished jobs share.")]
-Offset = Annotated[int, Query(ge=0, le=_MOST, description="Offset at which to start, in bytes.")]
-Limit = Annotated[int, Query(ge=1, le=LARGEST_PIECE_BYTES, description="Maximum number of bytes to return.")]
-Tail = Annotated[int | None, Query(ge=0, le=_MOST, description="Return the last N lines instead of starting at an offset.")]
-Seen = Annotated[int, Query(ge=0, le=_MOST, description="Number of changes that the client has seen.")]
-Timeout = Annotated[
-    float, Query(ge=0, allow_inf_nan=False, description=f"Longest wait, in seconds; at most {LONGEST_WAIT_SECONDS:g}.")
+Offset = Annotated[int, Query(ge=0, le=_MAX_INTEGER, description="Offset at which to start, in bytes.")]
+Limit = Annotated[int, Query(ge=1, le=MAX_PIECE_BYTES, description="Maximum number of bytes to return.")]
+Tail = Annotated[
+    int | None, Query(ge=0, le=_MAX_INTEGER, description="Return the last N lines instead of starting at an offset.")
 ]
+Seen = Annotated[int, Query(ge=0, le=_MAX_INTEGER, description="Number of changes that the client has seen.")]
+Timeout = Annotated[float, Query(ge=0, allow_inf_nan=False, description=f"Longest wait, in s; at most {MAX_WAIT_SECONDS:g}.")]
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -132,7 +132,7 @@ def _router(daemon: ServedDaemon, changes: Changes) -> APIRouter:
 
     def found(key: str, alone: bool = False) -> JobRow:
         # An empty key would match the beginning of every name.
-        if not key or len(key) > LONGEST_KEY:
+        if not key or len(key) > MAX_KEY_CHARS:
             problem = InputError("there is no such job.", field="job", value=shown(key), hint="rota jobs")
             raise HttpError(problem, HTTPStatus.NOT_FOUND)
         try:

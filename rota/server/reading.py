@@ -9,15 +9,15 @@ from typing import Any, NoReturn
 from rota.errors import InputError, SpecError
 from rota.files.csv_table import shown
 from rota.files.tree import DEEPEST, TreeEntry
-from rota.wire.job_filter import MOST_TOGETHER
+from rota.wire.job_filter import MAX_TOGETHER
 from rota.wire.spec import spec_from
 from rota.wire.submission import Submission, naming
 
-LONGEST_USER = 100
-LONGEST_PATH = 4096
-LONGEST_IDEMPOTENCY_KEY = 200
+MAX_USER_CHARS = 100
+MAX_PATH_CHARS = 4096
+MAX_IDEMPOTENCY_KEY_CHARS = 200
 _ENV_NAME = re.compile(r"[A-Za-z_][A-Za-z0-9_]*", re.ASCII)
-LONGEST_KEY = 200
+MAX_KEY_CHARS = 200
 """Maximum length of a job's key, which is that of a name."""
 _SEVERAL_HINT = '{"jobs": [{"spec": {"run": ...}}, ...], "user": ..., "workdir": ..., "env": {...}}'
 _HINT = '{"spec": {"run": ...}, "user": ..., "workdir": ..., "env": {...}}'
@@ -33,8 +33,8 @@ def read_submissions(raw: bytes) -> list[Submission]:
     jobs = plain.pop("jobs", None) if isinstance(plain, dict) else None
     if not isinstance(jobs, list):
         raise InputError("the request is not a JSON object with a list of jobs.", hint=_SEVERAL_HINT)
-    if len(jobs) > MOST_TOGETHER:
-        raise InputError(f"are {len(jobs):,}; a request has at most {MOST_TOGETHER:,}.", field="jobs", hint="several requests")
+    if len(jobs) > MAX_TOGETHER:
+        raise InputError(f"are {len(jobs):,}; a request has at most {MAX_TOGETHER:,}.", field="jobs", hint="several requests")
     if "spec" in plain:
         raise InputError("is outside the list of jobs; each job has its own.", field="spec", hint=_SEVERAL_HINT)
     shared, found = _env(plain.pop("env", {})), []
@@ -59,10 +59,10 @@ def read_cancellations(raw: bytes) -> list[str]:
     keys = plain.get("jobs") if isinstance(plain, dict) and set(plain) == {"jobs"} else None
     if not isinstance(keys, list) or not all(isinstance(key, str | int) and not isinstance(key, bool) for key in keys):
         raise InputError("is not a list of ids or names of jobs.", field="jobs", hint=hint)
-    if len(keys) > MOST_TOGETHER:
-        raise InputError(f"are {len(keys):,}; a request has at most {MOST_TOGETHER:,}.", field="jobs", hint="several requests")
+    if len(keys) > MAX_TOGETHER:
+        raise InputError(f"are {len(keys):,}; a request has at most {MAX_TOGETHER:,}.", field="jobs", hint="several requests")
     for index, key in enumerate(keys):
-        if not 0 < len(str(key)) <= LONGEST_KEY:
+        if not 0 < len(str(key)) <= MAX_KEY_CHARS:
             raise InputError("is not the id or name of a job.", field=f"jobs.{index}", value=shown(str(key)), hint=hint)
     return [str(key) for key in keys]
 
@@ -85,7 +85,7 @@ def _submission(plain: Any) -> Submission:
 def read_policy(raw: bytes) -> str:
     plain, hint = _parsed(raw), '{"policy": "fifo"}'
     named = plain.get("policy") if isinstance(plain, dict) and set(plain) == {"policy"} else None
-    if not isinstance(named, str) or not named.strip() or not named.isprintable() or len(named) > LONGEST_PATH:
+    if not isinstance(named, str) or not named.strip() or not named.isprintable() or len(named) > MAX_PATH_CHARS:
         raise InputError("is not the name of a policy.", field="policy", value=shown(str(named)), hint=hint)
     return named.strip()
 
@@ -127,7 +127,7 @@ def _clean(text: str, name: str) -> str:
 
 
 def _user(value: Any) -> str:
-    if not isinstance(value, str) or not value.strip() or not value.isprintable() or len(value) > LONGEST_USER:
+    if not isinstance(value, str) or not value.strip() or not value.isprintable() or len(value) > MAX_USER_CHARS:
         raise InputError("is not the name of a user.", field="user", value=shown(str(value)), hint=_HINT)
     return value
 
@@ -138,10 +138,10 @@ def _idempotency_key(value: Any) -> str:
     if (
         not isinstance(value, str)
         or not value.isprintable()
-        or not 1 <= len(value.strip()) <= len(value) <= LONGEST_IDEMPOTENCY_KEY
+        or not 1 <= len(value.strip()) <= len(value) <= MAX_IDEMPOTENCY_KEY_CHARS
     ):
         raise InputError(
-            f"is not a text of 1 to {LONGEST_IDEMPOTENCY_KEY} characters.",
+            f"is not a text of 1 to {MAX_IDEMPOTENCY_KEY_CHARS} characters.",
             field="idempotency_key",
             value=shown(str(value)),
             hint='"idempotency_key": "4f1c0d7e"',
@@ -153,7 +153,7 @@ def _workdir(value: Any) -> str:
     # A relative path would start at the daemon's folder, which users do not know, so it is refused.
     if (
         not isinstance(value, str)
-        or len(value) > LONGEST_PATH
+        or len(value) > MAX_PATH_CHARS
         or "\0" in value
         or not PurePosixPath(_clean(value, "workdir")).is_absolute()
     ):

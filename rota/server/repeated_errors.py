@@ -15,7 +15,7 @@ LOGGERS = ("uvicorn.error", "asyncio")
 COUNTS_SECONDS = 60.0
 MAX_KINDS = 200
 """Maximum number of different kinds of errors. Further kinds count as one."""
-LONGEST_LINE = 200
+MAX_LINE_CHARS = 200
 
 _Key = tuple[Any, ...]
 _NO_FILES = (errno.EMFILE, errno.ENFILE)
@@ -101,4 +101,4 @@ def _key(record: logging.LogRecord) -> _Key:
 def _line(record: logging.LogRecord) -> str:
     problem = record.exc_info[1] if record.exc_info else None
     said = record.getMessage().strip().partition("\n")[0]
-    return (f"{said} ({type(problem).__name__}: {problem})" if problem is not None else said)[:LONGEST_LINE]
+    return (f"{said} ({type(problem).__name__}: {problem})" if problem is not None else said)[:MAX_LINE_CHARS]

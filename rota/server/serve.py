@@ -76,7 +76,7 @@ FAILING_STARTS = 3
 """Number of starts that fail within seconds on a node, of jobs that then run elsewhere, after which the node is cordoned."""
 NODES_EVERY_SECONDS = 0.2
 """Interval between two checks for the first node of a cluster, in seconds."""
-MOST_LOG_MB = 1 << 20
+MAX_LOG_MB = 1 << 20
 ANOTHER_HOME = "--home with a folder of yours"
 BEGIN_SECONDS = 10.0
 """Longest wait for notes on the first decision before the last line of a start is printed, in seconds."""
@@ -204,8 +204,8 @@ def _check_plain(options: ServeOptions) -> None:
     if not 0 < options.lease < FOREVER:
         hint = f"--lease-seconds {CLUSTER_LEASE_SECONDS:.0f}"
         raise OptionError("must be more than 0.", field="--lease-seconds", value=options.lease_seconds, hint=hint)
-    if not SMALLEST_LIMIT_BYTES / (1 << 20) <= options.log_mb <= MOST_LOG_MB:
-        raise OptionError(f"must be from 0.016 to {MOST_LOG_MB:,}.", field="--log-mb", value=options.log_mb, hint="--log-mb 64")
+    if not SMALLEST_LIMIT_BYTES / (1 << 20) <= options.log_mb <= MAX_LOG_MB:
+        raise OptionError(f"must be from 0.016 to {MAX_LOG_MB:,}.", field="--log-mb", value=options.log_mb, hint="--log-mb 64")
     for name, value in (("--pretend", options.pretend), ("--mps", options.mps)) if options.ray is not None else ():
         if value is not None:
             raise OptionError("does not go with --ray.", field=name, value=value, hint=f"leave {name} out")

@@ -27,7 +27,7 @@ __all__ = [
 ]
 
 _TOKEN_BYTES = 32
-_LONGEST_TOKEN = 1000
+_MAX_TOKEN_BYTES = 1000
 
 
 class Address(NamedTuple):
@@ -116,7 +116,7 @@ def _kept(path: Path) -> str:
                 where=str(path),
                 hint=f"rm {path}, which makes a new one, or chmod 600 {path} if no other user has read it",
             )
-        token = os.read(handle, _LONGEST_TOKEN).decode("utf-8", "replace").strip()
+        token = os.read(handle, _MAX_TOKEN_BYTES).decode("utf-8", "replace").strip()
     finally:
         os.close(handle)
     if not _usable(token):

@@ -11,8 +11,8 @@ from urllib.parse import quote
 
 from rota.errors import BusyError, OptionError, RotaError, UnreachableError
 from rota.wire.address import home_folder, read_address
-from rota.wire.job_filter import MOST_TOGETHER, PAGE_JOBS
-from rota.wire.problems import LARGEST_SEVERAL_BYTES
+from rota.wire.job_filter import MAX_TOGETHER, PAGE_JOBS
+from rota.wire.problems import MAX_SEVERAL_BYTES
 from rota.wire.rows import (
     CancelRow,
     GpuRow,
@@ -30,9 +30,9 @@ from rota.wire.transport import ANSWER_SECONDS, HttpTransport, UnansweredError
 
 POLL_SECONDS = 20.0
 """How long one request for changes waits in the scheduler, in seconds."""
-SHORTEST_GAP_SECONDS = 0.1
+MIN_GAP_SECONDS = 0.1
 """Minimum interval between two requests to a scheduler that changes all the time, in seconds."""
-LONGEST_GAP_SECONDS = 1.0
+MAX_GAP_SECONDS = 1.0
 """Maximum interval between two reads of a log that does not grow, in seconds."""
 PIECE_BYTES = 65_536
 FIRST_ANSWER_SECONDS = 90.0
@@ -40,7 +40,7 @@ FIRST_ANSWER_SECONDS = 90.0
 RETRY_SECONDS = 60.0
 """How long an unanswered submission is retried, in seconds."""
 KEY_BYTES = 16
-FIRST_PAUSE_SECONDS, LONGEST_PAUSE_SECONDS = 0.2, 4.0
+FIRST_PAUSE_SECONDS, MAX_PAUSE_SECONDS = 0.2, 4.0
 FEW_JOBS = 10
 SECONDS_PER_JOB = 0.01
 """Additional time limit for each job of a request for several jobs, in seconds."""
@@ -96,7 +96,7 @@ class Client:
                     raise _unknown(problem, body) from None
                 self.on_retry(problem)
             time.sleep(pause)
-            pause = min(2 * pause, LONGEST_PAUSE_SECONDS)
+            pause = min(2 * pause, MAX_PAUSE_SECONDS)
             self._look_for_scheduler()
 
     def _look_for_scheduler(self) -> None:
@@ -113,11 +113,11 @@ class Client:
         jobs = [
             {"spec": spec, "env": _variables(_passed_through(spec.get("env"))), "idempotency_key": new_key()} for spec in specs
         ]
-        if len(jobs) > MOST_TOGETHER:
-            raise OptionError(f"are {len(jobs):,}; a call takes at most {MOST_TOGETHER:,}.", field="specs", hint="several calls")
+        if len(jobs) > MAX_TOGETHER:
+            raise OptionError(f"are {len(jobs):,}; a call takes at most {MAX_TOGETHER:,}.", field="specs", hint="several calls")
         sent = {"jobs": jobs, "user": user or user_name(), "workdir": workdir or str(Path.cwd()), "env": _variables(PASSED_ON)}
         more = SECONDS_PER_JOB * len(jobs)
-        taken = self._send_again("/submissions", sent, more_seconds=more, most_bytes=LARGEST_SEVERAL_BYTES)
+        taken = self._send_again("/submissions", sent, more_seconds=more, most_bytes=MAX_SEVERAL_BYTES)
         return [Job(self, _row(TakenRow, each)) for each in taken]
 
     def page(
@@ -187,8 +187,8 @@ class Client:
         """Cancel several jobs in one transaction. If a key matches no job or several jobs, none is cancelled."""
         found: list[CancelRow] = []
         asked = [str(key) for key in keys]
-        for first in range(0, len(asked), MOST_TOGETHER):
-            some = asked[first : first + MOST_TOGETHER]
+        for first in range(0, len(asked), MAX_TOGETHER):
+            some = asked[first : first + MAX_TOGETHER]
             plain = self._transport.ask("POST", "/cancellations", body={"jobs": some}, more_seconds=SECONDS_PER_JOB * len(some))
             found += [_row(CancelRow, {**each, "job": _job(each["job"])}) for each in plain]
         return found
@@ -236,7 +236,7 @@ class Client:
                 return
             asked_s = time.monotonic()
             seen = self.changes(seen, remaining)
-            time.sleep(max(0.0, min(SHORTEST_GAP_SECONDS - (time.monotonic() - asked_s), remaining)))
+            time.sleep(max(0.0, min(MIN_GAP_SECONDS - (time.monotonic() - asked_s), remaining)))
 
 
 class Job:
@@ -303,7 +303,7 @@ def _unknown(problem: RotaError, body: Mapping[str, Any]) -> RotaError:
 
 def log_pieces(read: Callable[[int, int | None], LogChunk], follow: bool, tail: int | None) -> Iterator[LogChunk]:
     """Iterate over a job's output. `read` returns one piece from an offset on, or the last lines."""
-    offset, gap = 0, SHORTEST_GAP_SECONDS
+    offset, gap = 0, MIN_GAP_SECONDS
     while True:
         piece, tail = read(offset, tail), None
         grown, offset = piece.next_offset != offset, piece.next_offset
@@ -311,7 +311,7 @@ def log_pieces(read: Callable[[int, int | None], LogChunk], follow: bool, tail: 
             yield piece
         if piece.ended or not (grown or follow):
             return
-        gap = SHORTEST_GAP_SECONDS if grown else min(gap * 1.5, LONGEST_GAP_SECONDS)
+        gap = MIN_GAP_SECONDS if grown else min(gap * 1.5, MAX_GAP_SECONDS)
         if not grown:
             time.sleep(gap)
 

@@ -5,9 +5,9 @@ from typing import NamedTuple
 from rota.wire.rows import JobRow
 
 PAGE_JOBS = 1000
-MOST_JOBS = 10_000
+MAX_JOBS = 10_000
 """Maximum number of jobs in one response."""
-MOST_TOGETHER = 10_000
+MAX_TOGETHER = 10_000
 """Maximum number of jobs in one request that submits or cancels several."""
 SUSPENDED = ("parked", "checkpointed")
 

@@ -7,10 +7,10 @@ from typing import Any
 from rota import errors
 from rota.errors import InputError, RotaError
 
-LARGEST_BODY_BYTES = 1_000_000
+MAX_BODY_BYTES = 1_000_000
 """Maximum size of a request, in bytes. A spec has a few hundred bytes; a larger request is a mistake or an attack."""
 
-LARGEST_SEVERAL_BYTES = 16_000_000
+MAX_SEVERAL_BYTES = 16_000_000
 """Maximum size of a request that submits several jobs, in bytes."""
 
 

@@ -16,7 +16,7 @@ from typing import Any
 from urllib.parse import urlencode, urlsplit
 
 from rota.errors import OptionError, RotaError, UnreachableError
-from rota.wire.problems import LARGEST_BODY_BYTES, decode_error
+from rota.wire.problems import MAX_BODY_BYTES, decode_error
 
 ANSWER_SECONDS = 30.0
 
@@ -44,7 +44,7 @@ class HttpTransport:
         query: Mapping[str, Any] | None = None,
         body: Any = None,
         more_seconds: float = 0.0,
-        most_bytes: int = LARGEST_BODY_BYTES,
+        most_bytes: int = MAX_BODY_BYTES,
     ) -> Any:
         """Send a request and return its response. `more_seconds` is added to the time limit; `most_bytes` is the largest body. A
         request that changes something is sent once."""

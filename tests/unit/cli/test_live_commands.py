@@ -141,7 +141,7 @@ def test_a_long_queue_is_shown_in_part(served: Served, rota: Rota) -> None:
 
 
 def test_pages_larger_than_an_answer_are_put_together(served: Served, rota: Rota, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("rota.wire.job_filter.MOST_JOBS", 7)
+    monkeypatch.setattr("rota.wire.job_filter.MAX_JOBS", 7)
     Client(served.url, served.token).submit_many({"run": "x"} for _ in range(20))
     for limit, shown in (("0", 20), ("15", 15), ("7", 7)):
         lines = rota("jobs", "--limit", limit)[1].splitlines()

@@ -171,7 +171,7 @@ def test_following_a_log_while_it_grows(served: Served, client: Client) -> None:
 
 
 def test_too_many_waiting_clients_are_no_error(client: Client, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(changes, "MOST_WAITING", 0)
+    monkeypatch.setattr(changes, "MAX_WAITING", 0)
     seen = client.changes(0, 0.0)
     assert client.changes(seen, 0.1) == seen
 
