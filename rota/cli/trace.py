@@ -92,7 +92,7 @@ def generate(
     ] = 200,
     seed: setup.Seed = 0,
     load: Annotated[
-        float, typer.Option("--load", parser=flag.number("--load"), metavar="NUMBER", help="Offered load on those GPUs.")
+        float, typer.Option("--load", parser=flag.number("--load"), metavar="NUMBER", help="Offered load on --gpus GPUs.")
     ] = 0.9,
     gpus: Annotated[
         int,
