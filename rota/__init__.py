@@ -1,9 +1,9 @@
-"""Rota decides who trains where, round after round, on a shared cluster of unequal GPUs.
+"""Rota schedules training jobs on a shared cluster of unequal GPUs.
 
     import rota
     print(rota.simulate("demo", policy="tiresias", cluster="8xV100 + 8xP100 + 8xK80"))
 
-Names are loaded when first used, so that importing Rota costs next to nothing.
+Names are loaded when first used, so importing Rota is fast.
 """
 
 import importlib
@@ -86,7 +86,7 @@ __all__ = [
 
 
 def check_platform(platform: str) -> None:
-    """Rota runs on Linux, and on macOS for simulation."""
+    """Raise ImportError on Windows. Rota runs on Linux, and on macOS for simulation."""
     if platform.startswith("win") or platform == "cygwin":
         raise ImportError("Rota does not run on Windows. Try: Linux, macOS (simulation only), or Linux under WSL 2.")
 

@@ -1,4 +1,4 @@
-"""`python -m rota` is `rota`."""
+"""Run the command `rota` with `python -m rota`."""
 
 from rota.cli.main import main
 

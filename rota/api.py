@@ -1,4 +1,4 @@
-"""The Python face's functions: three lines to a result."""
+"""The functions of the Python interface."""
 
 import inspect
 import resource
@@ -18,7 +18,7 @@ import numpy as np
 
 from rota.compose.docstrings import field_docstrings
 from rota.compose.idle_options import unused_costs
-from rota.compose.limits import MOST_SEEDS
+from rota.compose.limits import MAX_SEEDS
 from rota.compose.placer_check import check_placer
 from rota.compose.policy_faults import explain_fault, with_columns
 from rota.compose.prepare import PreparedStudy, prepare_study
@@ -46,7 +46,7 @@ Returned = TypeVar("Returned")
 
 
 def _with_fields_of(kind: Callable[Fields, Study]) -> Callable[[Callable[..., Returned]], Callable[Fields, Returned]]:
-    """For a function that takes the fields of a study as keywords: its signature and its help list and describe them all."""
+    """Decorate a function that takes the fields of a study as keywords. Its signature and help then list all of them."""
 
     def dress(function: Callable[..., Returned]) -> Callable[Fields, Returned]:
         signature = inspect.signature(kind)
@@ -62,18 +62,18 @@ def _with_fields_of(kind: Callable[Fields, Study]) -> Callable[[Callable[..., Re
 
 @dataclass(frozen=True, kw_only=True)
 class _SimulateKeywords(Study):
-    """The keywords of `simulate`: those of a study, and one to watch it."""
+    """Keywords of `simulate`: the fields of a study, and `progress`."""
 
     progress: Progress | None = None
-    """Called now and then with the jobs that are done, the jobs in all, and the simulated time in seconds."""
+    """Function called regularly with the number of finished jobs, the number of jobs, and the simulated time in seconds."""
 
 
 @_with_fields_of(_SimulateKeywords)
 def simulate(trace: str | Path | Trace, *, progress: Progress | None = None, **fields: Any) -> Result:
-    """Run a trace through a policy on a simulated cluster.
+    """Simulate a trace under a policy on a cluster.
 
-    The keywords are the fields of `Study`. Those about costs, such as `launch_seconds`, come before the preset's. An unknown
-    input that counts as something else is a `AssumptionWarning`, and stands in the notes of the result.
+    The keywords are the fields of `Study`. Keywords for costs, such as `launch_seconds`, override the preset. If an input is
+    unknown, Rota makes an assumption, issues an `AssumptionWarning`, and adds it to the notes of the result.
     """
     result = run_study(make_study({"trace": trace, **fields}), progress)
     warn_of(result.guesses)
@@ -82,12 +82,12 @@ def simulate(trace: str | Path | Trace, *, progress: Progress | None = None, **f
 
 @_with_fields_of(Study)
 def prepare(trace: str | Path | Trace, **fields: Any) -> PreparedStudy:
-    """What `simulate` does before it simulates: whatever is wrong with its arguments is said here."""
+    """Prepare a simulation as `simulate` does. Raise if an argument is wrong."""
     return prepare_study(make_study({"trace": trace, **fields}))
 
 
 def run_study(study: Study, progress: Progress | None = None, opened: Trace | None = None) -> Result:
-    """Simulate a study. `opened` is its trace, where that is open already."""
+    """Simulate a study. `opened` is its trace if it is open already."""
     ready = prepare_study(study, opened)
     started = time.perf_counter()
     engine = ready.engine(progress)
@@ -128,7 +128,7 @@ def run_study(study: Study, progress: Progress | None = None, opened: Trace | No
 
 
 def warn_of(guesses: Iterable[str]) -> None:
-    """Warn the caller of the function that calls this."""
+    """Issue an AssumptionWarning for each assumption, at the caller of the function that calls this."""
     for guess in guesses:
         warnings.warn(guess, AssumptionWarning, stacklevel=3)
 
@@ -146,14 +146,15 @@ def compare(
     progress: Callable[[str, int, int, float], None] | None = None,
     **fields: Any,
 ) -> Comparison:
-    """The same jobs under several policies; further keywords as for `simulate`.
+    """Simulate the same jobs under several policies. Further keywords are those of `simulate`.
 
-    `A+B` is policy A with placer B; with several `placers`, every policy that names none runs with each. Every seed gives all of
-    them the same jobs and the same luck: a generated trace is generated again for each seed, a file stays as it is. If nothing
-    turns out to be random, two seeds are run and a note says so. `workers` is the number of processes.
+    `A+B` is policy A with placer B. With several `placers`, every policy without a placer of its own runs with each. For each
+    seed, all policies get the same jobs and the same random events. A generated trace is generated again for each seed; a file
+    is the same for all. If the first two seeds give the same results because nothing is random, no further seeds run, and a note
+    states this. `workers` is the number of processes.
     """
-    if not 1 <= seeds <= MOST_SEEDS:
-        raise OptionError(f"must be from 1 to {MOST_SEEDS:,}.", field="seeds", value=seeds, hint="--seeds 5")
+    if not 1 <= seeds <= MAX_SEEDS:
+        raise OptionError(f"must be from 1 to {MAX_SEEDS:,}.", field="seeds", value=seeds, hint="--seeds 5")
     if workers < 1:
         raise OptionError("must be at least 1.", field="workers", value=workers, hint="--workers 2")
     contenders = _contenders(policies, placers)
@@ -183,11 +184,11 @@ Runner = Callable[[Mapping[str, Study]], dict[str, Result]]
 
 @contextmanager
 def _runner(workers: int, progress: Callable[[str, int, int, float], None] | None) -> Iterator[Runner]:
-    """Run studies of one trace: one after the other in this process, or in processes of their own."""
+    """Yield a function that runs studies of one trace, one after the other in this process or in worker processes."""
     if workers == 1:
         yield partial(_run_in_turn, progress=progress)
         return
-    # A process that is forked would take the threads' locks of this one with it.
+    # A forked process would inherit locks that threads of this process hold.
     with ProcessPoolExecutor(workers, mp_context=get_context("spawn")) as pool:
         try:
             yield partial(_run_apart, pool=pool, progress=progress)
@@ -217,7 +218,7 @@ def _run_apart(
 
 
 def nothing_random(runs: Iterable[Sequence[Result]]) -> bool:
-    """Whether two seeds of every policy gave the same, and the study has nothing in it that chance decides."""
+    """Return whether two seeds of every policy gave the same results, and the study has no random part."""
     for first, second in (results[:2] for results in runs):
         study = second.study
         if first.study.trace != study.trace:
@@ -230,7 +231,7 @@ def nothing_random(runs: Iterable[Sequence[Result]]) -> bool:
 
 
 def _contenders(policies: Sequence[str | Policy], placers: Sequence[str]) -> dict[str, tuple[str | Policy, str | None]]:
-    """What runs against what, by the name it gets in the table."""
+    """Return label in the table -> policy and placer."""
     if isinstance(policies, str) or not policies:
         raise OptionError("give a list of policies.", field="policies", value=policies, hint='["fifo", "tiresias"]')
     for named in placers:
@@ -257,8 +258,8 @@ def check(
     limit_seconds: float = LIMIT_SECONDS,
     progress: Callable[[Finding], None] | None = None,
 ) -> list[Finding]:
-    """Run the property suite on a policy or a placer, each property for `limit_seconds` at most. `progress` gets each finding as
-    it is made."""
+    """Run the property suite on a policy or a placer, each property for at most `limit_seconds`. `progress` gets each finding at
+    once."""
     if seeds < 1:
         raise OptionError("must be at least 1.", field="seeds", value=seeds, hint="--seeds 20")
     if not limit_seconds > 0:
@@ -267,7 +268,7 @@ def check(
         make_placer(policy)
         made = check_placer(lambda: make_placer(policy), seeds, limit_seconds)
     else:
-        make_policy(policy)  # an unknown name is a mistake of the caller, not of the policy
+        make_policy(policy)  # an unknown name is the caller's mistake, not the policy's
         made = check_policy(lambda: make_policy(policy), seeds, limit_seconds)
     findings: list[Finding] = []
     listed = False

@@ -1,36 +1,36 @@
-"""Everything Rota raises on purpose, as one tree.
+"""The exceptions that Rota raises on purpose, as one tree.
 
-RotaError                      carries a message and, where there is one, the next step for the reader
-├── InputError                 what was given cannot be used: file, line, field and value are named
+RotaError                      has a message and, if there is one, the next step for the reader
+├── InputError                 input cannot be used: the message names file, line, field and value
 │   ├── TraceError             a trace file, or a row of it
 │   ├── ClusterError           a cluster description
 │   ├── ProfileError           a table of rates
 │   ├── SpecError              a job spec
-│   ├── NameUnknown            a policy, placer, preset, format or option that does not exist
-│   ├── OptionError            a value that a policy, placer or setting does not take
+│   ├── UnknownNameError       a policy, placer, preset, format or option that does not exist
+│   ├── OptionError            a value that a policy, placer or setting does not accept
 │   ├── ConflictError          a request that contradicts an earlier one
 │   └── NotYours               a folder or file that another user owns or can change
-├── UnreachableError           no scheduler answers, or it does not take this client
+├── UnreachableError           no scheduler answers, or it refuses this client
 │   └── NotRunningError        the scheduler of a home is not running; its journal and logs can be read
 ├── BusyError                  the scheduler has not answered in time, or has too many clients
-├── PolicyBroken               a policy raised, or answered with something that is no allocation
-├── SolverFailed               an optimisation problem has no solution, or none was found
+├── PolicyError                a policy raised, or its answer is not an allocation
+├── SolverError                an optimisation problem has no solution, or none was found
 ├── JournalError               the journal cannot be read or written
 ├── CheckpointError            a checkpoint of a training script cannot be read or written
-├── Stalled                    a simulation can go no further though jobs are unfinished
-└── IllegalTransition          a phase change the lifecycle does not know: a defect of Rota itself
+├── SimulationStalled          a simulation cannot continue, and jobs are unfinished
+└── IllegalTransition          a phase change that the lifecycle does not allow: a defect of Rota itself
 
-GuessWarning                   is no error: an input is unknown and was taken for something else
+AssumptionWarning              is a warning: an input is unknown, and Rota made an assumption
 """
 
 from collections.abc import Iterable
 
 DEBUG = "ROTA_DEBUG"
-"""The environment variable that asks for tracebacks; `--debug` sets it."""
+"""Environment variable that enables tracebacks; `--debug` sets it."""
 
 
 class RotaError(Exception):
-    """Base of all errors raised by Rota. `hint` is the next step, without the leading `Try:`."""
+    """Base of all errors that Rota raises. `hint` is the next step, without the leading `Try:`."""
 
     def __init__(self, message: str, *, hint: str = "") -> None:
         super().__init__(message)
@@ -38,7 +38,7 @@ class RotaError(Exception):
         self.hint = hint
 
     def __reduce__(self) -> tuple[object, ...]:
-        """An error of another process arrives as it was raised there."""
+        """Keep the complete message when the error comes from another process."""
         return _arrived, (type(self), self.args, self.__dict__)
 
 
@@ -50,11 +50,11 @@ def _arrived(kind: type[RotaError], args: tuple[object, ...], fields: dict[str, 
 
 
 class AssumptionWarning(UserWarning):
-    """An input is unknown and was taken for something else. The commands print it as a note."""
+    """An input is unknown, and Rota made an assumption. The commands print it as a note."""
 
 
 class InputError(RotaError):
-    """Something a person gave cannot be used. Reads `file:line  field: value — what is wrong.`"""
+    """Input cannot be used. The message is `file:line  field: value — problem.`"""
 
     def __init__(
         self,
@@ -90,7 +90,7 @@ class SpecError(InputError):
 
 
 class OptionError(InputError):
-    """A policy, placer or setting does not take this value."""
+    """A policy, placer or setting does not accept this value."""
 
 
 class ConflictError(InputError):
@@ -98,27 +98,27 @@ class ConflictError(InputError):
 
 
 class NotYours(InputError, PermissionError):
-    """A folder or file that another user owns or can change. What is in it cannot be relied on, and is not touched. It is an
-    OSError too: code that copes with a file it may not open copes with this one."""
+    """A folder or file that another user owns or can change. Its contents are not trusted and not changed. The class is an
+    OSError too, so code that handles files without permission handles this."""
 
     def __init__(self, problem: str, *, where: str = "", hint: str = "") -> None:
         super().__init__(problem, where=where, hint=hint)
         self.strerror = self.message
 
 
-MOST_COMPARED = 1_000
-"""Names in which the closest one is looked for."""
+MAX_COMPARED = 1_000
+"""Maximum number of names searched for the closest one."""
 
 
 class UnknownNameError(InputError):
-    """A name that does not exist; the message offers the closest one that does. Of names in order of age, the last `newest` are
-    listed."""
+    """A name that does not exist. The message proposes the closest one that does. Of names in order of age, the message lists the
+    last `newest`."""
 
     def __init__(self, what: str, name: str, known: Iterable[str], *, newest: int | None = None, hint: str = "") -> None:
         import difflib  # here, because supervisors load this module and are to be up in a moment
 
         names = list(dict.fromkeys(known))
-        near = difflib.get_close_matches(name, sorted(names[-MOST_COMPARED:]), n=1)
+        near = difflib.get_close_matches(name, sorted(names[-MAX_COMPARED:]), n=1)
         closest = f" Closest: {near[0]}." if near else ""
         if newest is not None and len(names) > newest:
             which, shown = f"The newest {newest} of {len(names):,}", names[: -newest - 1 : -1]
@@ -129,7 +129,7 @@ class UnknownNameError(InputError):
 
 
 class UnreachableError(RotaError):
-    """No scheduler answers where one should be, or it does not take this client."""
+    """No scheduler answers at its address, or it refuses this client."""
 
 
 class BusyError(RotaError):
@@ -141,7 +141,7 @@ class NotRunningError(UnreachableError):
 
 
 class PolicyError(RotaError):
-    """A policy raised, or answered with something that is no allocation."""
+    """A policy raised, or its answer is not an allocation."""
 
 
 class SolverError(RotaError):
@@ -157,8 +157,8 @@ class CheckpointError(RotaError):
 
 
 class SimulationStalled(RotaError):
-    """A simulation can go no further though jobs are unfinished."""
+    """A simulation cannot continue, and jobs are unfinished."""
 
 
 class IllegalTransition(RotaError):
-    """A phase change the lifecycle does not know: a defect of Rota itself."""
+    """A phase change that the lifecycle does not allow. This is a defect of Rota itself."""

@@ -1,11 +1,11 @@
 """Open folders and files that only this user and root can change.
 
-A path is walked one name at a time, each opened below the one before, and checked as it was opened: no other user can put a
-folder or a link of their own into the way, neither before nor meanwhile. A link is followed if root or this user made it, as
-with `/home -> /data/home`. A folder that everyone can write, such as `/tmp`, may be on the way if it is sticky: only the owner
-of what is in it can rename or remove that.
+A path is opened one name at a time, each below the one before, and each is checked after it was opened. So no other user can
+insert a folder or a link, neither before nor during the walk. A link is followed if root or this user made it, such as
+`/home -> /data/home`. A folder that everyone can write, such as `/tmp`, is allowed on the path if it is sticky: then only the
+owner of an entry can rename or remove it.
 
-Standard library only: supervisors load this, and are to be up in a moment.
+Only the standard library is used, because supervisors load this module and must start fast.
 """
 
 import contextlib
@@ -19,41 +19,42 @@ from rota.errors import NotYours
 
 PRIVATE = 0o700
 OTHERS_WRITE = stat.S_IWGRP | stat.S_IWOTH
-MOST_LINKS = 40
+MAX_LINKS = 40
 _FOLDER = getattr(os, "O_PATH", os.O_RDONLY) | os.O_DIRECTORY | os.O_NOFOLLOW | os.O_CLOEXEC
-"""O_PATH: a folder on the way may be closed to readers, as `/home` sometimes is."""
+"""Flags to open a folder. O_PATH: a folder on the path may be unreadable, as `/home` sometimes is."""
 _FILE = os.O_NOFOLLOW | os.O_CLOEXEC | os.O_NONBLOCK
-"""O_NONBLOCK: a pipe in place of a file must not hold this process up."""
+"""Flags to open a file. O_NONBLOCK: a pipe in place of a file must not block this process."""
 _LOCAL = frozenset(("bcachefs", "btrfs", "ext2", "ext3", "ext4", "f2fs", "overlay", "ramfs", "tmpfs", "xfs", "zfs"))
 _ACCESS_LIST = "system.posix_acl_access"
 
 
 def state_folder() -> Path:
-    """Where programs of this user keep their state on this machine: $XDG_STATE_HOME, or ~/.local/state."""
+    """Return the folder for program state of this user on this machine: $XDG_STATE_HOME, or ~/.local/state."""
     given = Path(os.environ.get("XDG_STATE_HOME", ""))
     return given if given.is_absolute() else Path("~/.local/state").expanduser()
 
 
 def make_folder(path: Path, *, instead: str = "") -> None:
-    """Make a folder that only this user can enter, if it is not there, and check it. Raise NotYours if others can change it;
-    `instead`: what to try if only its owner could mend that."""
+    """Make a folder that only this user can enter, unless it exists, and check it. Raise NotYours if other users can change it;
+    `instead` is the next step if only its owner can fix that."""
     os.close(open_folder(path, create=True, instead=instead))
 
 
 def check_folder(path: Path, *, instead: str = "") -> None:
-    """Raise NotYours if others can change it, OSError if it is not there."""
+    """Check a folder. Raise NotYours if other users can change it, OSError if it does not exist."""
     os.close(open_folder(path, instead=instead))
 
 
 def enter_folder(path: Path) -> None:
-    """Work in this folder from now on. Raise NotYours if others can change it."""
+    """Make this folder the working directory. Raise NotYours if other users can change it."""
     descriptor = open_folder(path)
     os.fchdir(descriptor)
     os.close(descriptor)
 
 
 def open_folder(path: Path, *, create: bool = False, shared: bool = False, instead: str = "") -> int:
-    """A descriptor of a folder, for `dir_fd` and `/proc/self/fd`. `shared`: it may be root's, or sticky as `/tmp` is."""
+    """Return a descriptor of a folder, for `dir_fd` and `/proc/self/fd`. With `shared`, the folder may belong to root, or be
+    sticky as `/tmp` is."""
     ahead = list(reversed(path.absolute().parts[1:]))
     links, seen = 0, Path("/")
     here = os.open("/", _FOLDER)
@@ -75,7 +76,7 @@ def open_folder(path: Path, *, create: bool = False, shared: bool = False, inste
                     raise NotYours(
                         f"is a link that {_user(facts.st_uid)} made.", where=str(seen), hint=instead or "another folder"
                     )
-                if links > MOST_LINKS:
+                if links > MAX_LINKS:
                     raise OSError(errno.ELOOP, os.strerror(errno.ELOOP), str(path))
                 target = Path(os.readlink(name, dir_fd=here))
                 ahead += reversed(target.parts[1:] if target.is_absolute() else target.parts)
@@ -100,7 +101,7 @@ def open_folder(path: Path, *, create: bool = False, shared: bool = False, inste
 
 
 def _check(descriptor: int, path: str, *, last: bool, instead: str) -> None:
-    """`last`: it is what was asked for, and no folder on the way."""
+    """Check an opened folder. `last` states that it is the requested folder, not one on the path to it."""
     facts = os.fstat(descriptor)
     if facts.st_uid != os.geteuid() and (last or not _is_trusted(facts.st_uid)):
         whose = f"belongs to {_user(facts.st_uid)}, not to {_user(os.geteuid())}."
@@ -111,7 +112,7 @@ def _check(descriptor: int, path: str, *, last: bool, instead: str) -> None:
 
 
 def open_file(path: Path, flags: int = os.O_RDONLY, mode: int = 0o600) -> int:
-    """A descriptor of a plain file of this user in a folder that was checked. Raise NotYours if it is anything else."""
+    """Return a descriptor of a plain file of this user, in a folder that is checked. Raise NotYours if it is anything else."""
     try:
         descriptor = os.open(path, flags | _FILE, mode)
     except OSError as problem:
@@ -134,20 +135,20 @@ def open_file(path: Path, flags: int = os.O_RDONLY, mode: int = 0o600) -> int:
 
 
 def read_file(path: Path, most_bytes: int = -1) -> bytes:
-    """What is in a plain file of this user."""
+    """Return the contents of a plain file of this user."""
     with os.fdopen(open_file(path), "rb") as file:
         return file.read(most_bytes)
 
 
 def check_file(path: Path) -> None:
-    """Raise NotYours unless there is a plain file of this user, or nothing."""
+    """Raise NotYours if the path exists and is not a plain file of this user."""
     with contextlib.suppress(FileNotFoundError):
         os.close(open_file(path))
 
 
 def others_write(facts: os.stat_result, path: str) -> bool:
-    """Whether users other than its owner and root can write it. A group that has this user alone is not others, unless a list of
-    further users is attached: the bits of the group tell of that list then."""
+    """Return whether users other than the owner and root can write it. A group with only this user does not count, unless an
+    access list is attached: then the group bits describe that list."""
     if facts.st_mode & stat.S_IWOTH:
         return True
     return bool(facts.st_mode & stat.S_IWGRP) and (not _is_own_group(facts.st_gid) or _has_list(path))
@@ -163,16 +164,16 @@ def _has_list(path: str) -> bool:
 def _written_by_others(facts: os.stat_result, path: str, instead: str) -> NotYours:
     problem = f"other users can write here (mode {stat.S_IMODE(facts.st_mode):03o})."
     mine = facts.st_uid == os.geteuid()
-    return NotYours(problem, where=path, hint=f"chmod go-w {path}, after a look at what is in it" if mine else instead)
+    return NotYours(problem, where=path, hint=f"chmod go-w {path}, after checking its contents" if mine else instead)
 
 
 def is_local(path: Path) -> bool:
-    """Whether a path is on a file system that no other machine can see."""
+    """Return whether a path is on a local file system."""
     return file_system(path) in _LOCAL
 
 
 def file_system(path: Path) -> str:
-    """The type of the file system that a path is on, such as ext4 or nfs4; empty: not known."""
+    """Return the type of a path's file system, such as ext4 or nfs4; an empty text if unknown."""
     try:
         device = path.stat().st_dev
         lines = Path("/proc/self/mountinfo").read_text(encoding="utf-8", errors="replace").splitlines()
@@ -184,13 +185,13 @@ def file_system(path: Path) -> str:
 
 
 def _is_trusted(uid: int) -> bool:
-    """Root, or this user, or who stands for root."""
+    """Return whether a user is root, this user, or the user that stands for root in a container."""
     return uid in (os.geteuid(), 0, _stand_in_for_root())
 
 
 @cache
 def _stand_in_for_root() -> int:
-    """The number that files of the machine's root show in a container whose users do not include that root."""
+    """Return the user number that the machine's root has in a container whose users do not include root."""
     try:
         shown = int(Path("/proc/sys/kernel/overflowuid").read_text())
         lines = Path("/proc/self/uid_map").read_text().splitlines()
@@ -203,7 +204,7 @@ def _stand_in_for_root() -> int:
 
 @cache
 def _is_own_group(gid: int) -> bool:
-    """Whether the group is this user's own: it has the user's name, and no other members."""
+    """Return whether the group is this user's own: it has the user's name and no other members."""
     import grp
     import pwd
 

@@ -1,1 +1,1 @@
-"""The command: one file per command, imports when needed, no logic of its own."""
+"""The command `rota`: one file per command. Each imports what it needs when it runs, and has no logic of its own."""

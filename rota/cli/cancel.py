@@ -1,4 +1,4 @@
-"""`rota cancel`: stop jobs for good."""
+"""`rota cancel`: cancel jobs."""
 
 from dataclasses import replace
 from typing import TYPE_CHECKING, Annotated
@@ -13,12 +13,12 @@ if TYPE_CHECKING:
 
 
 def cancel(
-    jobs: Annotated[list[str] | None, typer.Argument(metavar="[JOB...]", help="Ids or names.", show_default=False)] = None,
-    everything: Annotated[bool, typer.Option("--all", help="Every unfinished job of this scheduler.")] = False,
+    jobs: Annotated[list[str] | None, typer.Argument(metavar="[JOB...]", help="Job ids or names.", show_default=False)] = None,
+    everything: Annotated[bool, typer.Option("--all", help="Cancel every unfinished job of this scheduler.")] = False,
     home: flag.Home = None,
     output: flag.Output = "table",
 ) -> None:
-    """Cancel jobs: a waiting one is gone at once, a running one is stopped. A name that several unfinished jobs have is refused.
+    """Cancel jobs. Waiting jobs end at once, running jobs are stopped. A name that several unfinished jobs share is refused.
 
     Example: rota cancel 412 vit-huge
     """
@@ -29,7 +29,7 @@ def cancel(
     from rota.cli import job_text
     from rota.wire.client import connect
 
-    # Every name is looked up before any job is cancelled: with one of them mistyped, nothing happens.
+    # Every name is looked up before any job is cancelled, so a mistyped name cancels nothing.
     client = connect(home)
     keys: list[int | str] = [row.id for row in client.jobs()] if everything else [*(jobs or ())]
     found = client.cancel_many(keys) if keys else []

@@ -1,4 +1,4 @@
-"""`rota check`: whether files can be used, before anything depends on them."""
+"""`rota check`: check files before anything depends on them."""
 
 from typing import Annotated
 
@@ -10,12 +10,10 @@ from rota.errors import InputError, RotaError
 
 
 def check(
-    files: Annotated[
-        list[str], typer.Argument(help="Traces, rates, clusters, job specs, tenants, or policies (./mine.py:Mine).")
-    ],
+    files: Annotated[list[str], typer.Argument(help="Traces, rates, clusters, job specs, tenants or policies (./mine.py:Mine).")],
     output: flag.Output = "table",
 ) -> None:
-    """Look at files as if they were used: traces, tables of rates, clusters, job specs, tenants, policies.
+    """Check traces, tables of rates, clusters, job specs, tenants and policies as if they were used.
 
     Example: rota check job.yaml cluster.yaml jobs.csv
     """

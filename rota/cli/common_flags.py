@@ -16,7 +16,7 @@ if TYPE_CHECKING:
 
 
 def number(flag: str, whole: bool = False, like: str = "") -> Any:
-    """A parser that names flag and value when it is given something else."""
+    """Return a parser of numbers whose error names the flag and the value."""
 
     def parse(text: Any) -> float:
         try:
@@ -34,16 +34,16 @@ def _debug(wanted: bool) -> None:
 
 
 Debug = Annotated[bool, typer.Option("--debug", callback=_debug, help="Show the traceback when a policy raises.")]
-Output = Annotated[str, typer.Option("-o", "--output", help="table, wide, json or csv.")]
+Output = Annotated[str, typer.Option("-o", "--output", help="Output format: table, wide, json or csv.")]
 Home = Annotated[
-    str | None, typer.Option("--home", metavar="DIR", help="Where the scheduler keeps its state; else $ROTA_HOME, else ~/.rota.")
+    str | None, typer.Option("--home", metavar="DIR", help="Directory of the scheduler's state. Default: $ROTA_HOME, or ~/.rota.")
 ]
-JobKey = Annotated[str, typer.Argument(metavar="JOB", help="Its id, its name, or a beginning of its name that no other has.")]
-JobKeys = Annotated[list[str], typer.Argument(metavar="JOB...", help="Ids or names.")]
+JobKey = Annotated[str, typer.Argument(metavar="JOB", help="Job id, name, or unambiguous beginning of a name.")]
+JobKeys = Annotated[list[str], typer.Argument(metavar="JOB...", help="Job ids or names.")]
 InsecureRay = Annotated[
-    bool, typer.Option("--insecure-ray", help="With --ray: use a cluster that asks for no token. Private test machines only.")
+    bool, typer.Option("--insecure-ray", help="With --ray: accept a cluster without a token. Only for private test machines.")
 ]
-Html = Annotated[str | None, typer.Option("--html", metavar="PATH", help="Write one self-contained page.")]
+Html = Annotated[str | None, typer.Option("--html", metavar="PATH", help="Write the result as one self-contained HTML page.")]
 
 BAR_AFTER_SECONDS = 2.0
 LINE_EVERY_SECONDS = 10.0
@@ -58,7 +58,7 @@ def shape(output: str) -> str:
 
 
 def may_write(page: str | None) -> None:
-    """Whether a page can go there is said before an hour of simulation, not after it."""
+    """Raise OptionError if the page cannot be written, before an hour of simulation and not after it."""
     if page is None:
         return
     path = Path(page)
@@ -72,15 +72,15 @@ def may_write(page: str | None) -> None:
 
 @contextmanager
 def progress_bar(label: str) -> Iterator["Progress"]:
-    """A bar on standard error for one run that takes more than two seconds."""
+    """Show the progress of one run on standard error if it takes more than two seconds."""
     with progress_bars(1) as show:
         yield partial(show, label)
 
 
 @contextmanager
 def progress_bars(runs: int) -> Iterator[Callable[[str, int, int, float], None]]:
-    """The same for several runs, one after the other: what is running, how far it is, and how many runs are left. On a terminal
-    that is a bar; into a file or a pipe goes a line now and then."""
+    """Show the progress of several runs, one after the other. A terminal shows a bar; a file or a pipe gets a line every ten
+    seconds."""
     import time
 
     from rich.console import Console
@@ -95,22 +95,22 @@ def progress_bars(runs: int) -> Iterator[Callable[[str, int, int, float], None]]
     ]
     console = Console(stderr=True)
     bar = Progress(*columns, console=console, transient=True, disable=not console.is_terminal)
-    past, said_s = 0, time.monotonic()
+    past, shown_s = 0, time.monotonic()
     started = False
     task = bar.add_task("", total=None)
 
     def show(label: str, done: int, total: int, now_s: float) -> None:
-        nonlocal past, said_s, started
-        silent_for = time.monotonic() - said_s
+        nonlocal past, shown_s, started
+        silent_seconds = time.monotonic() - shown_s
         what = label + (f"  run {past + 1} of {runs}" if runs > 1 else "")
-        if not started and silent_for > BAR_AFTER_SECONDS:
+        if not started and silent_seconds > BAR_AFTER_SECONDS:
             bar.start()
             started = True
         if started and console.is_terminal:
             bar.update(task, completed=past * total + done, total=runs * total, description=what)
-        elif silent_for > LINE_EVERY_SECONDS:
+        elif silent_seconds > LINE_EVERY_SECONDS:
             console.print(f"{what}: {done:,} of {total:,}", highlight=False, markup=False)
-            said_s = time.monotonic()
+            shown_s = time.monotonic()
         past += done == total
 
     try:

@@ -11,9 +11,9 @@ from rota.cli.setup import with_setup
 
 @with_setup(without=("policy", "placer"), defaults={"trace": "demo"})
 def compare(
-    policies: Annotated[list[str], typer.Argument(help="Policies as for sim --policy; A+B is policy A with placer B.")],
+    policies: Annotated[list[str], typer.Argument(help="Policies, as for sim --policy; A+B is policy A with placer B.")],
     placer: Annotated[
-        list[str] | None, typer.Option("--placer", help="Placers as for sim; several: every policy with each.")
+        list[str] | None, typer.Option("--placer", help="Placers; every policy runs with each. Repeatable.")
     ] = None,
     seeds: Annotated[
         int,
@@ -25,14 +25,17 @@ def compare(
         ),
     ] = 1,
     workers: Annotated[
-        int, typer.Option("--workers", parser=flag.number("--workers", whole=True), metavar="N", help="Number of processes.")
+        int,
+        typer.Option(
+            "--workers", parser=flag.number("--workers", whole=True), metavar="N", help="Number of processes that simulate."
+        ),
     ] = 1,
     html: flag.Html = None,
     debug: flag.Debug = False,
     output: flag.Output = "table",
     setup: dict[str, Any] = {},  # noqa: B006 - never used: the flags are always there
 ) -> None:
-    """Compare policies on one trace.
+    """Simulate one trace under several policies and compare the results.
 
     Example: rota compare fifo tiresias srsf --trace philly-like --seeds 5 --html result.html
     """

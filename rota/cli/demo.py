@@ -1,4 +1,4 @@
-"""`rota demo`: policies of five papers race on a small cluster of unequal GPUs. Needs nothing but this machine."""
+"""`rota demo`: race policies of five papers on a small cluster of unequal GPUs. It needs no GPU."""
 
 import sys
 from collections.abc import Callable
@@ -22,9 +22,9 @@ POLICIES = {
     "tiresias+pal": ("PAL, SC'24", "how slow each single GPU is"),
     "srsf": ("", "the exact remaining time of every job, which no real scheduler has"),
 }
-"""Policy -> where it was published, and what it knows besides the speed of each job on each GPU type."""
+"""Policy -> the paper that published it, and what the policy knows besides the rate of each job on each GPU type."""
 GPUS = Path(__file__).with_name("demo_gpus.csv")
-"""How slow each of the 24 GPUs is: made up, one in eight takes half as long again."""
+"""Slowdown of each of the 24 GPUs. The values are invented: one GPU in eight takes half as long again."""
 PROCESSES = 2
 PAGE = "rota-demo.html"
 NEXT = """\
@@ -35,23 +35,22 @@ Try it with real processes on pretend GPUs:
 
 
 def race(progress: Callable[[str, int, int, float], None] | None = None, workers: int = PROCESSES) -> "Comparison":
-    """Run the jobs of the trace `race` under every policy. Jobs accept other numbers of GPUs; `ones` and
-    `gandiva` make use of it."""
+    """Simulate the trace `race` under every policy. Its jobs are elastic, which `ones` and `gandiva` use."""
     from rota.api import compare
 
     return compare(list(POLICIES), trace="race", elastic="gpus", variability=str(GPUS), workers=workers, progress=progress)
 
 
 def legend() -> str:
-    """Where each policy was published, and what it knows: with more knowledge it is easier to win."""
+    """Return a table of where each policy was published and what it knows. A policy that knows more wins more easily."""
     from rota.report.result import plain_table
 
-    table = plain_table(("POLICY", "PAPER", "KNOWS ALSO"), [(name, *told) for name, told in POLICIES.items()], left=3)
+    table = plain_table(("POLICY", "PAPER", "KNOWS ALSO"), [(name, *facts) for name, facts in POLICIES.items()], left=3)
     return f"{table}\nAll of them know how fast each job is on each GPU type."
 
 
 def demo(
-    page: Annotated[str, typer.Option("--html", metavar="PATH", help="Where the page goes.")] = PAGE,
+    page: Annotated[str, typer.Option("--html", metavar="PATH", help="File for the page.")] = PAGE,
     play: Annotated[bool, typer.Option("--race/--no-race", help="Play the race in the terminal.")] = True,
     output: flag.Output = "table",
 ) -> None:

@@ -1,4 +1,4 @@
-"""`rota doctor`: what is wrong with this machine and this home, and what to do about it."""
+"""`rota doctor`: check this machine and this home, and propose what to do about problems."""
 
 from typing import TYPE_CHECKING, Annotated
 
@@ -14,14 +14,14 @@ _COLOURS = {"ok": "32", "warn": "33", "fail": "31"}
 
 def doctor(
     files: Annotated[
-        list[str] | None, typer.Argument(metavar="[FILE]...", help="Also these: a job spec that should run here, and others.")
+        list[str] | None, typer.Argument(metavar="[FILE]...", help="Files to check too, such as a job spec that should run here.")
     ] = None,
     home: flag.Home = None,
     output: flag.Output = "table",
 ) -> None:
-    """Check this machine and this home, a line for each check: ok, warn or fail, what was found, and what to do next.
+    """Check this machine and this home. Each check prints a line: ok, warn or fail, what was found, and what to do next.
 
-    It changes nothing. Exit code 1: something failed.
+    Nothing is changed. The exit code is 1 if a check failed.
 
     Example: rota doctor job.yaml
     """
@@ -43,10 +43,10 @@ def doctor(
         raise typer.Exit(1)
 
 
-def _line(told: "Diagnosis", *, colour: bool) -> str:
+def _line(diagnosis: "Diagnosis", *, colour: bool) -> str:
     from rota.cli import job_text
 
-    state = f"{told.state:<4}"
-    state = f"\x1b[{_COLOURS[told.state]}m{state}\x1b[0m" if colour else state
-    step = f"\n      Try: {job_text.clean(told.next)}" if told.next else ""
-    return f"{state}  {told.check:<13}  {job_text.clean(told.found)}{step}"
+    state = f"{diagnosis.state:<4}"
+    state = f"\x1b[{_COLOURS[diagnosis.state]}m{state}\x1b[0m" if colour else state
+    step = f"\n      Try: {job_text.clean(diagnosis.next)}" if diagnosis.next else ""
+    return f"{state}  {diagnosis.check:<13}  {job_text.clean(diagnosis.found)}{step}"

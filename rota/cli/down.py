@@ -1,4 +1,4 @@
-"""`rota down`: end the scheduler of a home."""
+"""`rota down`: stop the scheduler of a home."""
 
 from typing import TYPE_CHECKING
 
@@ -25,10 +25,10 @@ def down(home: flag.Home = None, output: flag.Output = "table") -> None:
 
         say(shaped, value=found._asdict(), rows=[found._asdict()])
     else:
-        job_text.say(_told(found, f"rota up --home {home}" if home else "rota up"))
+        job_text.say(_format_stopped(found, f"rota up --home {home}" if home else "rota up"))
 
 
-def _told(found: "Stopped", up: str) -> str:
+def _format_stopped(found: "Stopped", up: str) -> str:
     from rota.cli import job_text
 
     head = f"Stopped the scheduler, process {found.pid}"
@@ -37,5 +37,5 @@ def _told(found: "Stopped", up: str) -> str:
     head += f"; {counted(found.jobs, 'job')} {'keeps' if found.jobs == 1 else 'keep'} running without it"
     if found.lease_left_seconds is None:
         return f"{head}."
-    then = f"A job that has not ended by then is told to save and stop, and starts again after the next {up}."
+    then = f"Jobs that have not ended by then get SIGTERM, save and stop. They start again after the next {up}."
     return f"{head} for {job_text.length(found.lease_left_seconds)}. {then}"

@@ -1,4 +1,4 @@
-"""`rota fidelity`: what really ran, simulated again."""
+"""`rota fidelity`: simulate a live run again, and measure how far the simulation is off."""
 
 import json
 from typing import Annotated
@@ -15,11 +15,11 @@ def fidelity(
     ] = None,
     output: flag.Output = "table",
 ) -> None:
-    """Simulate again what really ran, from what was submitted, and say how far the two are apart.
+    """Simulate the jobs of a live run again, and print how far the simulation is from what happened.
 
-    Arrivals, how fast each attempt of a job trained, and what starting, suspending and leaving took come from the journal; the
-    simulation decides for itself. The error is split by cause. With several homes, it also says whether their policies are ranked
-    as they really were.
+    The journal gives arrivals, the rate of each attempt, and how long starting, suspending and stopping took. The simulation
+    makes its own scheduling decisions. The error is split by cause. With several homes, the result also shows whether the
+    simulation ranks their policies as they really were.
 
     Example: rota fidelity ~/.rota
     """

@@ -1,4 +1,4 @@
-"""`rota help`: the help of a command, and where to go next."""
+"""`rota help`: show the help of a command, and where to go next."""
 
 from typing import Annotated
 
@@ -16,10 +16,10 @@ Where to go from here:
 
 def help(
     topic: Annotated[
-        str | None, typer.Argument(metavar="[COMMAND|next]", help="A command, or next: where to go from here.")
+        str | None, typer.Argument(metavar="[COMMAND|next]", help="Command, or `next` for where to go from here.")
     ] = None,
 ) -> None:
-    """Show the help of a command; `rota help next` says where to go from here.
+    """Show the help of a command. `rota help next` shows where to go from here.
 
     Example: rota help submit
     """

@@ -1,4 +1,4 @@
-"""Jobs in words, the same in every command. Nothing here is slow to load: these commands answer at once."""
+"""Texts about jobs that every command shares. These commands must start fast, so nothing here is slow to load."""
 
 import functools
 import json
@@ -21,7 +21,7 @@ PHASES = ("queued", "starting", "running", "suspending", "suspended", "stopping"
 
 REASONS = {
     "HELD": "held back",
-    "UNSATISFIABLE": "asks for more than the cluster has",
+    "UNSATISFIABLE": "requests more than the cluster has",
     "NO_SUCH_ACCELERATOR": "no node has a type it accepts",
     "NODE_DOWN": "waits for a node that is down",
     "FRAGMENTED": "enough GPUs are free, but not together",
@@ -40,18 +40,18 @@ _UNITS = (("d", 86_400), ("h", 3_600), ("m", 60), ("s", 1))
 
 
 def say(text: str = "", *, end: str = "\n") -> None:
-    """A line of the answer. What the terminal cannot show becomes a question mark, not a crash."""
+    """Print a line. Characters that the terminal cannot show become question marks."""
     encoding = getattr(sys.stdout, "encoding", None) or "utf-8"
     sys.stdout.write((text + end).encode(encoding, "replace").decode(encoding))
     sys.stdout.flush()
 
 
 def data(shaped: str, rows: Iterable[JobRow], *, single: bool = False) -> bool:
-    """The rows for a program, if that was asked for; False: a person asked."""
+    """Print the rows as JSON or CSV and return True; return False if the output is for people."""
     plain: list[dict[str, Any]] = [row.to_dict() for row in rows]
     if shaped == "csv" or not single:
         for row in plain:
-            del row["spec"], row["trials"]  # only where one job is asked about
+            del row["spec"], row["trials"]  # only when one job is requested
     if shaped == "json":
         say(json.dumps(plain[0] if single else plain))
     elif shaped == "csv":
@@ -63,7 +63,7 @@ def data(shaped: str, rows: Iterable[JobRow], *, single: bool = False) -> bool:
 
 
 def clean(text: str) -> str:
-    """Somebody else's text, without the signs that would steer a terminal."""
+    """Replace control characters, which could steer the terminal, in text that other users wrote."""
     return text if text.isprintable() else "".join(sign if sign.isprintable() else "?" for sign in text)
 
 
@@ -76,7 +76,7 @@ def phase(row: JobRow) -> str:
 
 
 def user(row: JobRow) -> str:
-    """`you`, or the name. Several people may work as root, so root is named."""
+    """Return `you`, or the user's name. Several people may work as root, so root is named."""
     return "you" if row.user == _me() != "root" else clean(row.user)
 
 
@@ -90,18 +90,18 @@ def count(gpus: float) -> str:
 
 
 def wants(row: JobRow) -> str:
-    """`4 GPUs, any of A100 V100`."""
+    """Return the requested GPUs, such as `4 GPUs, any of A100 V100`."""
     types = [clean(each) for each in row.accepts]
     return count(row.gpus) + (f", {types[0]}" if len(types) == 1 else f", any of {' '.join(types)}" if types else "")
 
 
 def holds(row: JobRow) -> str:
-    """`4xA100 n1:0-3`; empty: it holds no GPUs."""
+    """Return the placement, such as `4xA100 n1:0-3`; an empty text if the job has no GPUs."""
     return " ".join(filter(None, (f"{row.gpus:g}x{row.accelerator}", row.where))) if row.accelerator else ""
 
 
 def done(row: JobRow) -> float | None:
-    """How much of it is done, from 0 to 1."""
+    """Return the fraction of the job's steps that are done, from 0 to 1; None if unknown."""
     if row.steps_done is None or not row.steps_total:
         return None
     return min(1.0, max(0.0, row.steps_done / row.steps_total))
@@ -116,14 +116,14 @@ def progress(row: JobRow) -> str:
 
 
 def time_of(row: JobRow) -> str:
-    """How long it has run or waited in its phase; of a job that has ended, how long it took from its first start."""
+    """Return how long the job has been in its phase; for a job that has ended, the time since its first start."""
     if row.ended:
         return between(row.started_at, row.finished_at) if row.started_at and row.finished_at else "-"
     return since(row.phase_since) if row.phase_since else "-"
 
 
 def eta(row: JobRow) -> str:
-    """`2h10m`, or `2h10m+` for a job that has to get GPUs first."""
+    """Return the time left, such as `2h10m`, or `2h10m+` for a job that still waits for GPUs."""
     if row.ended or row.eta_seconds is None:
         return "-"
     return length(row.eta_seconds) + ("" if row.phase in HOLDING else "+")
@@ -137,7 +137,7 @@ def speed(row: JobRow) -> str:
 
 
 def note(row: JobRow) -> str:
-    """The one thing to know about it now."""
+    """Return the most important fact about the job now."""
     if row.retry_at:
         tried = counted(row.setbacks, "failed attempt")
         return f"{tried}; next in {until(row.retry_at)}: {clean(row.problem)}"
@@ -151,11 +151,11 @@ def note(row: JobRow) -> str:
 
 
 def lost(row: JobRow) -> str:
-    """`3m20s of work lost (96 steps)`; time says it also for a job that tells no steps."""
+    """Return the work lost, such as `3m20s of work lost (96 steps)`. Jobs that report no steps have only the time."""
     if not row.lost_seconds and not row.lost_steps:
         return "no work lost"
     steps = counted(round(row.lost_steps), "step") if row.lost_steps else ""
-    if not row.lost_seconds:  # a home of an earlier version did not count it
+    if not row.lost_seconds:  # homes of earlier versions did not count the seconds
         return f"{steps} lost"
     return f"{length(row.lost_seconds)} of work lost" + (f" ({steps})" if steps else "")
 
@@ -172,7 +172,7 @@ def ended_with(row: JobRow) -> str:
 
 
 def length(seconds: float) -> str:
-    """`3d4h`, `2h10m`, `5m12s`, `9s`: the two largest units."""
+    """Return a length of time in its two largest units: `3d4h`, `2h10m`, `5m12s`, `9s`."""
     left = int(max(0.0, seconds))
     parts = []
     for unit, size in _UNITS:
@@ -183,12 +183,12 @@ def length(seconds: float) -> str:
 
 
 def since(moment: str) -> str:
-    """How long ago that was."""
+    """Return the time since a moment."""
     return length((datetime.now(UTC) - _utc(moment)).total_seconds())
 
 
 def until(moment: str) -> str:
-    """How long until then."""
+    """Return the time until a moment."""
     return length((_utc(moment) - datetime.now(UTC)).total_seconds())
 
 
@@ -197,17 +197,17 @@ def between(start: str, end: str) -> str:
 
 
 def clock(moment: str) -> str:
-    """A time as people read it, in their own zone."""
+    """Return a moment in the user's time zone, in the format for people."""
     return f"{_utc(moment).astimezone():%Y-%m-%d %H:%M:%S}"
 
 
 def with_clocks(text: str) -> str:
-    """A sentence of the scheduler with its times as people read them."""
+    """Replace the ISO times of a scheduler's sentence by times in the user's time zone."""
     return _ISO.sub(lambda found: clock(found[0]), text)
 
 
 def moment(text: str) -> float:
-    """The Unix time that is so long ago (`90s`, `15m`, `2h`, `3d`), or that a date stands for, in one's own zone."""
+    """Return the Unix time of a date in the user's time zone, or of an age such as `90s`, `15m`, `2h` or `3d`."""
     number, unit = text[:-1], text[-1:]
     sizes = dict(_UNITS)
     if unit in sizes and number.isascii() and number.isdigit():

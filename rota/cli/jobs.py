@@ -1,4 +1,4 @@
-"""`rota jobs`: the jobs of a scheduler, as a table. A table library would take longer to load than all the rest."""
+"""`rota jobs`: list the jobs of a scheduler. A library for tables would take longer to load than all the rest."""
 
 import shutil
 import sys
@@ -18,30 +18,33 @@ if TYPE_CHECKING:
     from rota.wire.rows import JobRow, StatusRow
 
 REDRAW_SECONDS = 0.5
-"""At most so often, however much changes."""
+"""Minimum interval between two redraws, in seconds."""
 SHOWN_JOBS = 50
-"""Rows of a table, unless --limit says otherwise."""
+"""Default of --limit for tables."""
 LOOK_SECONDS = 10.0
-"""At least so often, so that times go on."""
+"""Maximum interval between two redraws, so that displayed times advance, in seconds."""
 
 _COLOURS = {"running": "32", "starting": "32", "suspended": "33", "failed": "31", "unreachable": "31", "queued": "2"}
 _HEADS = ("ID", "NAME", "USER", "PHASE", "TIME", "GPUS", "PROGRESS", "ETA", "NOTE")
-LONGEST_NAME = 32
-"""Longer names are cut off in the table, but for -o wide."""
-_LEAST = {"NAME": 12, "NOTE": 8}
-"""Columns that become narrower on a narrow terminal, in this order, and their least width."""
+MAX_NAME_CHARS = 32
+"""Maximum length of a job's name in the table. -o wide shows whole names."""
+_MIN_WIDTHS = {"NAME": 12, "NOTE": 8}
+"""Column that shrinks on a narrow terminal -> its minimum width, in the order in which columns shrink."""
 _WIDE = ("WEIGHT", "TENANT", "SUBMITTED", "STARTED", "ENDED", "SUSPENSIONS", "LOST WORK", "LOST STEPS", "COMMAND")
 _PHASE = _HEADS.index("PHASE")
 
 
 def jobs(
-    everything: Annotated[bool, typer.Option("--all", help="Also those that have ended.")] = False,
-    user: Annotated[str | None, typer.Option("--user", metavar="NAME", help="Only this user's; `me`: yours.")] = None,
+    everything: Annotated[bool, typer.Option("--all", help="List jobs that have ended too.")] = False,
+    user: Annotated[
+        str | None, typer.Option("--user", metavar="NAME", help="List only jobs of this user; `me` for yours.")
+    ] = None,
     phase: Annotated[
-        str | None, typer.Option("--phase", metavar="PHASE", help="Only those that are queued, running, suspended, failed, ...")
+        str | None,
+        typer.Option("--phase", metavar="PHASE", help="List only jobs in this phase: queued, running, suspended, failed, ..."),
     ] = None,
     since: Annotated[
-        str | None, typer.Option("--since", metavar="TIME", help="Only those submitted since: 2h, 3d, or 2026-12-01T09:00.")
+        str | None, typer.Option("--since", metavar="TIME", help="List only jobs submitted since: 2h, 3d or 2026-12-01T09:00.")
     ] = None,
     limit: Annotated[
         int | None,
@@ -49,14 +52,14 @@ def jobs(
             "--limit",
             parser=flag.number("--limit", whole=True),
             metavar="N",
-            help=f"Jobs to show at most; 0: all. Default: {SHOWN_JOBS} in a table, all for -o json and csv.",
+            help=f"Maximum number of jobs; 0 for all. Default: {SHOWN_JOBS} in a table, else all.",
         ),
     ] = None,
-    watch: Annotated[bool, typer.Option("--watch", help="Show every change, until Ctrl-C.")] = False,
+    watch: Annotated[bool, typer.Option("--watch", help="Update the table on every change, until Ctrl-C.")] = False,
     home: flag.Home = None,
     output: flag.Output = "table",
 ) -> None:
-    """List the jobs: those that hold GPUs first, then those that wait, then those that have ended.
+    """List the jobs: jobs with GPUs first, then waiting jobs, then ended jobs.
 
     Example: rota jobs --watch
     """
@@ -69,7 +72,7 @@ def jobs(
     from rota.wire.rows import ENDED
 
     if phase is not None and phase not in job_text.PHASES:
-        raise OptionError("is no phase.", field="--phase", value=phase, hint=f"--phase {', '.join(job_text.PHASES)}")
+        raise OptionError("is not a phase.", field="--phase", value=phase, hint=f"--phase {', '.join(job_text.PHASES)}")
     if limit is not None and limit < 0:
         raise OptionError("is below 0.", field="--limit", value=limit, hint=f"--limit {SHOWN_JOBS}, or --limit 0 for all")
     wanted = {
@@ -84,7 +87,7 @@ def jobs(
     client = connect(home)
     try:
         _watch(client, shaped, wanted, limit)
-    except KeyboardInterrupt:  # the way to end it
+    except KeyboardInterrupt:  # how users end --watch
         sys.stdout.write("\n" * sys.stdout.isatty())
 
 
@@ -108,7 +111,7 @@ def _show(source: "Client | HomeOnDisk", shaped: str, wanted: dict[str, Any], li
     most, on_screen = SHOWN_JOBS if limit is None else limit, redraw and sys.stdout.isatty()
     height = shutil.get_terminal_size().lines
     columns = screen_columns()
-    if on_screen:  # the heads, the line below the table and the notes have to fit as well
+    if on_screen:  # the heads, the footer and the notes must fit too
         most = min(most or height, max(1, height - 3 - len(notes)))
     rows, total = _jobs(source, wanted, most)
     lines = (
@@ -118,14 +121,14 @@ def _show(source: "Client | HomeOnDisk", shaped: str, wanted: dict[str, Any], li
     )
     lines += [footer(len(rows), total, wanted["everything"], status), *notes]
     if on_screen:
-        # From the top of the screen, line by line, then nothing below: no flicker.
+        # Overwriting line by line from the top, then clearing the rest, does not flicker.
         job_text.say("\x1b[H" + "".join(f"{cut(line, columns or 80)}\x1b[K\n" for line in lines[: height - 1]) + "\x1b[J", end="")
     else:
         job_text.say("\n".join(lines))
 
 
 def _notes(status: "StatusRow") -> list[str]:
-    """What needs attention, below the table."""
+    """Return the lines below the table about what needs attention."""
     from rota.cli import job_text
 
     lines = [f"The policy failed: {job_text.clean(status.policy_problem)}"] if status.policy_problem else []
@@ -136,17 +139,17 @@ def _notes(status: "StatusRow") -> list[str]:
 
 
 def _jobs(source: "Client | HomeOnDisk", wanted: dict[str, Any], limit: int) -> "tuple[list[JobRow], int]":
-    """At most this many jobs, or all (0), and how many there are."""
+    """Return at most `limit` jobs (0 for all), and how many there are."""
     from rota.wire.client import Client
-    from rota.wire.job_filter import MOST_JOBS
+    from rota.wire.job_filter import MAX_JOBS
 
     if not isinstance(source, Client):
         every = source.jobs(**wanted)
         return every[: limit or None], len(every)
-    found = source.page(**wanted, limit=min(limit or MOST_JOBS, MOST_JOBS))
+    found = source.page(**wanted, limit=min(limit or MAX_JOBS, MAX_JOBS))
     rows = found.jobs
     while (not limit or len(rows) < limit) and len(rows) < found.total:
-        more = source.page(**wanted, skip=len(rows), limit=min(limit - len(rows) if limit else MOST_JOBS, MOST_JOBS)).jobs
+        more = source.page(**wanted, skip=len(rows), limit=min(limit - len(rows) if limit else MAX_JOBS, MAX_JOBS)).jobs
         if not more:
             break
         rows = rows + more
@@ -154,12 +157,13 @@ def _jobs(source: "Client | HomeOnDisk", wanted: dict[str, Any], limit: int) -> 
 
 
 def table(rows: "list[JobRow]", *, wide: bool, colour: bool, ended: bool = False, columns: int | None = None) -> list[str]:
-    """`ended`: with a column that says when each job ended. `columns`: how wide the terminal is, if it is one."""
+    """Return the lines of the table. `ended` adds a column with the time of each job's end. `columns` is the terminal's width;
+    None if standard output is not a terminal."""
     from rota.cli import job_text
 
     heads: tuple[str, ...] = (*_HEADS, *_WIDE) if wide else _HEADS
     cells = [_cells(row, wide) for row in rows]
-    if ended and not wide:  # the wide one has it
+    if ended and not wide:  # the wide table has this column
         at = heads.index("TIME") + 1
         heads = (*heads[:at], "ENDED", *heads[at:])
         when = [job_text.clock(row.finished_at) if row.finished_at else "-" for row in rows]
@@ -174,10 +178,10 @@ def table(rows: "list[JobRow]", *, wide: bool, colour: bool, ended: bool = False
 
 
 def _fitted(cells: list[tuple[str, ...]], columns: int | None) -> list[tuple[str, ...]]:
-    """On a terminal that is too narrow the bars of progress are left out, and then names and notes are shortened."""
+    """Fit the table to a narrow terminal: drop the progress bars first, then shorten names and notes."""
     heads = cells[0]
     at = heads.index("PROGRESS")
-    least = {heads.index(name): width for name, width in _LEAST.items()}
+    least = {heads.index(name): width for name, width in _MIN_WIDTHS.items()}
     if columns is None or fitted(cells, columns, least) == cells:
         return cells
     return fitted([(*row[:at], row[at].lstrip("▇▁ "), *row[at + 1 :]) for row in cells], columns, least)
@@ -200,7 +204,7 @@ def _cells(row: "JobRow", wide: bool) -> tuple[str, ...]:
     place = job_text.holds(row) or (f"wants {_short(row)}" if row.phase == "queued" else "-")
     usual = (
         str(row.id),
-        job_text.clean(row.name) if wide else shortened(job_text.clean(row.name), LONGEST_NAME),
+        job_text.clean(row.name) if wide else shortened(job_text.clean(row.name), MAX_NAME_CHARS),
         job_text.user(row),
         job_text.phase(row),
         job_text.time_of(row),
@@ -230,7 +234,7 @@ def _short(row: "JobRow") -> str:
 
 
 def footer(shown: int, total: int, everything: bool, status: "StatusRow | None") -> str:
-    """The line below the table. `status`: None if the scheduler is not running."""
+    """Return the line below the table. `status` is None if the scheduler is not running."""
     what = counted(total, "job") if total else "No jobs" if everything else "No unfinished jobs"
     if shown < total:
         what = f"showing {shown:,} of {what} (--limit 0 shows all)"
@@ -241,7 +245,7 @@ def footer(shown: int, total: int, everything: bool, status: "StatusRow | None")
 
 
 def cut(line: str, columns: int) -> str:
-    """The line as far as the terminal is wide; signs that only set colours take no room."""
+    """Cut the line to the terminal's width. Colour codes take no room."""
     shown, i = 0, 0
     while i < len(line):
         if line[i] == "\x1b":

@@ -1,4 +1,4 @@
-"""`rota logs`: what a job has written."""
+"""`rota logs`: print a job's output."""
 
 import json
 import re
@@ -11,12 +11,12 @@ from rota.cli import common_flags as flag
 from rota.errors import OptionError
 
 _STEERING = re.compile("[\\x00-\\x08\\x0b-\\x1f\\x7f-\\x9f\\u200e\\u200f\\u2028-\\u202e\\u2066-\\u2069]")
-"""Control characters but for tab and newline, and signs that turn the direction of a line."""
+"""Control characters except tab and newline, and characters that change the direction of text."""
 
 
 def harmless(texts: Iterable[str]) -> Iterator[str]:
-    """Pieces of output in which nothing steers a terminal. A carriage return begins a line, as progress bars mean it to; others
-    are shown as they are written in Python: `\\x1b` for escape."""
+    """Make output safe for a terminal. A carriage return starts a new line, as progress bars need it. Other control characters
+    are shown as Python escapes, such as `\\x1b`."""
     ended_with_return = False
     for text in texts:
         whole = text[1:] if ended_with_return and text.startswith("\n") else text
@@ -27,18 +27,16 @@ def harmless(texts: Iterable[str]) -> Iterator[str]:
 
 def logs(
     job: flag.JobKey,
-    follow: Annotated[bool, typer.Option("-f", "--follow", help="Go on until the job has ended.")] = False,
+    follow: Annotated[bool, typer.Option("-f", "--follow", help="Print new output until the job has ended.")] = False,
     tail: Annotated[
         int | None,
-        typer.Option("--tail", parser=flag.number("--tail", whole=True), metavar="N", help="Begin with the last N lines."),
+        typer.Option("--tail", parser=flag.number("--tail", whole=True), metavar="N", help="Start with the last N lines."),
     ] = None,
-    raw: Annotated[
-        bool, typer.Option("--raw", help="Print control characters as they are; else they are shown as text.")
-    ] = False,
+    raw: Annotated[bool, typer.Option("--raw", help="Print control characters as they are, instead of as text.")] = False,
     home: flag.Home = None,
     output: flag.Output = "table",
 ) -> None:
-    """Print a job's output, one stream across suspensions.
+    """Print a job's output. Output before and after suspensions is one stream.
 
     Example: rota logs -f 412
     """
@@ -51,7 +49,7 @@ def logs(
     from rota.cli.offline import connect_or_read
 
     source = connect_or_read(home)
-    # By id from here on: another job may take the name while this one is followed.
+    # Followed by id, since another job may take the name meanwhile.
     pieces = source.log_pieces(source.job(job).id, follow, tail)
     if shaped != "json":
         texts = (piece.text for piece in pieces)

@@ -1,4 +1,4 @@
-"""`rota`: finds the command, and turns every error into one clear line and a next step."""
+"""`rota`: find the command, run it, and print every error as one line and a next step."""
 
 import difflib
 import os
@@ -41,7 +41,7 @@ COMMANDS = {
 GROUPS = {"policy": "policy", "trace": "trace", "profile": "profile"}
 """Command with commands below it -> the file with its `app`."""
 
-# The command-line library's own errors: what was typed cannot be understood.
+# Errors of the command-line library: the command line cannot be parsed.
 UsageError: Any = typer.BadParameter.__base__
 ClickError: Any = UsageError.__base__
 
@@ -61,7 +61,7 @@ def root(
 
 
 def make_app(words: list[str]) -> typer.Typer:
-    """The commands. When one is named, only that one is loaded: the others would cost a quick question half its time."""
+    """Build the commands. If one is named, only that one is loaded: the others would take half the time of a fast command."""
     app = typer.Typer(
         name="rota",
         cls=QuickGroup,
@@ -85,8 +85,8 @@ def make_app(words: list[str]) -> typer.Typer:
 
 
 def main() -> None:
-    """Exit codes: 0 ok, 1 it failed, 2 you mistyped, 3 no scheduler can be reached."""
-    warnings.simplefilter("ignore", AssumptionWarning)  # the commands print them as notes
+    """Run the command. Exit codes: 0 ok, 1 failed, 2 wrong usage, 3 no scheduler can be reached."""
+    warnings.simplefilter("ignore", AssumptionWarning)  # the commands print assumptions as notes
     try:
         code = make_app(sys.argv[1:])(standalone_mode=False, prog_name="rota")
         sys.exit(code if isinstance(code, int) else 0)
@@ -102,7 +102,7 @@ def main() -> None:
     except typer.Abort:
         _fail("Stopped.", "the same command again", 130)
     except ClickError as error:
-        if type(error).__name__ == "NoArgsIsHelpError":  # nothing was asked for: the help is the answer
+        if type(error).__name__ == "NoArgsIsHelpError":  # no command was given: the help has been printed
             typer.echo(error.format_message())
             sys.exit(0)
         context = getattr(error, "ctx", None)
@@ -119,14 +119,14 @@ def main() -> None:
 
 
 def _nearest_command(word: str) -> str:
-    """The command that was probably meant: one with a similar name, or one that begins like it; empty if there is none."""
+    """Return a command with a similar name or the same beginning; an empty text if there is none."""
     known = [*COMMANDS, *GROUPS]
     near = difflib.get_close_matches(word.lower(), known, n=1)
     return near[0] if near else next((each for each in known if word.startswith(each)), "")
 
 
 def _clean(text: str) -> str:
-    """A message may quote what somebody else wrote, such as the name of a job: signs that would steer a terminal are left out."""
+    """Remove control characters from a message. It may quote text of other users, such as the name of a job."""
     return "".join(sign if sign.isprintable() or sign == "\n" else "?" for sign in text)
 
 

@@ -1,4 +1,4 @@
-"""`rota nodes`: the machines, their GPUs, and who has them."""
+"""`rota nodes`: show the nodes, their GPUs, and the jobs on them."""
 
 import json
 from typing import TYPE_CHECKING
@@ -11,23 +11,23 @@ if TYPE_CHECKING:
 
 BUSY, PACKED, FREE, BAD = "■◧□✕"
 ODD = 1.25
-"""A GPU that takes so many times as long as others is worth a word."""
-LONGEST_NAME = 32
-"""Longer names of jobs are cut off in the table, but for -o wide."""
-_LEAST = {3: 12, 4: 24}
-"""JOBS and HEALTH become narrower on a narrow terminal, in this order, and their least width."""
+"""Slowdown from which a GPU is listed as slow."""
+MAX_NAME_CHARS = 32
+"""Maximum length of a job's name in the table. -o wide shows whole names."""
+_MIN_WIDTHS = {3: 12, 4: 24}
+"""Columns JOBS and HEALTH -> their minimum widths, in the order in which they shrink on a narrow terminal."""
 _GPU_HEADS = ("NODE", "GPU", "TYPE", "JOBS", "PARKED", "MEMORY", "BUSY", "CLOCK", "TEMPERATURE", "HEALTH")
 
 
 def nodes(home: flag.Home = None, output: flag.Output = "table") -> None:
-    """Show the nodes and who has their GPUs; with -o wide a line for every GPU: its memory, how busy it is, clock, temperature.
+    """Show the nodes and which jobs have their GPUs. With -o wide, every GPU has a line with memory, utilization and clock.
 
     Example: rota nodes -o wide
     """
     shaped = flag.shape(output)
     from rota.cli import job_text
     from rota.wire.client import connect
-    from rota.wire.job_filter import MOST_JOBS
+    from rota.wire.job_filter import MAX_JOBS
 
     client = connect(home)
     rows = client.nodes()
@@ -39,8 +39,8 @@ def nodes(home: flag.Home = None, output: flag.Output = "table") -> None:
         say(shaped, rows=[_flat(node, gpu) for node in rows for gpu in node.gpus])
     else:
         held = {job for node in rows for gpu in node.gpus for job in gpu.jobs}
-        # Jobs with GPUs come first on a page; there are a few more while some start or stop.
-        page = client.page(limit=min(2 * len(held) + 50, MOST_JOBS))
+        # Jobs with GPUs come first on a page. While jobs start or stop there are a few more than GPU holders.
+        page = client.page(limit=min(2 * len(held) + 50, MAX_JOBS))
         names = {row.id: row.name for row in page.jobs}
         for line in _wide(rows) if shaped == "wide" else _table(rows, names):
             job_text.say(line)
@@ -52,10 +52,10 @@ def _table(rows: "list[NodeRow]", names: dict[int, str]) -> list[str]:
     cells = [("NODE", "TYPE", "GPUS", "JOBS", "HEALTH")]
     for node in rows:
         jobs = dict.fromkeys(job for gpu in node.gpus for job in gpu.jobs)
-        shown = ", ".join(shortened(job_text.clean(names.get(job, str(job))), LONGEST_NAME) for job in jobs)
+        shown = ", ".join(shortened(job_text.clean(names.get(job, str(job))), MAX_NAME_CHARS) for job in jobs)
         cells.append((job_text.clean(node.name), node.accelerator, "".join(map(_sign, node.gpus)), shown or "-", _health(node)))
     return [
-        *aligned(fitted(cells, screen_columns(), _LEAST)),
+        *aligned(fitted(cells, screen_columns(), _MIN_WIDTHS)),
         f"{BUSY} busy  {PACKED} shared  {FREE} free  {BAD} out of service   a line for each: -o wide",
     ]
 
@@ -100,7 +100,7 @@ def _health(node: "NodeRow") -> str:
     if not node.up:
         return "lost"
     slow = [f"GPU {gpu.place} {problem}" for gpu in node.gpus if (problem := _gpu_health(gpu))]
-    return "; ".join([*(["its jobs are to leave"] if node.draining else []), *slow]) or "ok"
+    return "; ".join([*(["draining"] if node.draining else []), *slow]) or "ok"
 
 
 def _gpu_health(gpu: "GpuRow") -> str:

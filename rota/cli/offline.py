@@ -1,4 +1,4 @@
-"""Commands that only read: from the scheduler, or from disk if it is not running."""
+"""Read-only commands use the scheduler, or its files if the scheduler is not running."""
 
 import sys
 from typing import TYPE_CHECKING
@@ -12,7 +12,7 @@ if TYPE_CHECKING:
 
 
 def connect_or_read(home: str | None) -> "Client | HomeOnDisk":
-    """A home without a journal raises what `connect` raised."""
+    """Connect to the scheduler, or read its home from disk. Raise the error of `connect` if the home has no journal."""
     try:
         return connect(home)
     except NotRunningError as problem:

@@ -1,4 +1,4 @@
-"""How answers reach people and programs: tables, JSON, CSV, pages. Standard output has the answer and nothing else."""
+"""Print results as tables, JSON, CSV or pages. Standard output has the result and nothing else."""
 
 import json
 import sys
@@ -23,7 +23,7 @@ _WIDE = {
     "COST": "cost_dollars",
     "DECISIONS": "decisions",
 }
-"""What the wide table has besides the ordinary one."""
+"""Additional columns of the wide table -> fields of the summary."""
 
 
 def say(
@@ -35,7 +35,7 @@ def say(
     heads: Sequence[str] = (),
     note: str = "",
 ) -> None:
-    """Print a comparison, or plain rows, in the shape that was asked for. `heads`: the columns of a CSV without rows."""
+    """Print a comparison or plain rows in the requested format. `heads` are the columns of a CSV without rows."""
     if shaped == "json":
         typer.echo(json.dumps(value if value is not None else rows))
     elif shaped == "csv":
@@ -47,7 +47,7 @@ def say(
 
 
 def _table(whole: "Comparison", *, wide: bool, note: str) -> None:
-    """One row per policy, the best mean JCT marked."""
+    """Print one row per policy. The row with the best mean JCT is highlighted."""
     from rich.console import Console
     from rich.table import Table
     from rich.text import Text
@@ -66,7 +66,7 @@ def _table(whole: "Comparison", *, wide: bool, note: str) -> None:
     for line, row in zip(whole.lines, cells, strict=True):
         table.add_row(*(Text(cell) for cell in row), style="bold green" if line is best and len(whole.lines) > 1 else None)
     console = Console()
-    # A table that is wider than the terminal keeps its columns whole: figures cut short would be wrong figures.
+    # A table wider than the terminal keeps whole columns, since a truncated figure would be a wrong figure.
     console.width = max(console.width, console.measure(table, options=console.options.update(width=400)).maximum)
     console.print(table)
     console.print(whole.footing(), highlight=False, markup=False, soft_wrap=True)
@@ -88,7 +88,7 @@ def _plain(rows: Sequence[Mapping[str, Any]]) -> None:
 
 
 def _column(name: str, values: Sequence[Any]) -> list[str]:
-    """One figure of all lines, in one unit."""
+    """Format one column, all values in the same unit."""
     from rota.report.result import durations
 
     if name == "lost_gpu_seconds":
@@ -111,7 +111,7 @@ def _short(value: Any) -> str:
 
 
 def _flat(value: Any) -> list[dict[str, Any]]:
-    """One row per run: its parameters, then its summary."""
+    """Return one row per run: its parameters, then its summary."""
     found = []
     for each in value if isinstance(value, list) else [value]:
         params = {("window" if name == "jobs" else name): _cell(item) for name, item in each["params"].items()}
@@ -125,25 +125,25 @@ def _flat(value: Any) -> list[dict[str, Any]]:
 
 
 def _cell(item: Any) -> Any:
-    """One cell: lists with slashes between, mappings as NAME=VALUE."""
+    """Format one cell: lists joined by slashes, mappings as NAME=VALUE."""
     if isinstance(item, dict):
         item = [f"{name}={value}" for name, value in item.items()]
     return "/".join(map(str, item)) if isinstance(item, list) else item
 
 
 def say_notes(whole: "Comparison") -> None:
-    """What was taken for something else goes to standard error, once."""
+    """Print the assumptions that Rota made to standard error."""
     for note in whole.notes:
         sys.stderr.write(f"note: {note}\n")
 
 
-def note_shape(told: str) -> None:
-    """What was asked for and this output does not show."""
-    sys.stderr.write(f"note: {told}\n")
+def note_shape(text: str) -> None:
+    """Print a note that this output format does not show something that was requested."""
+    sys.stderr.write(f"note: {text}\n")
 
 
 def write_page(whole: "Comparison", path: str | None) -> None:
-    """The page goes to a file; where it went, to standard error."""
+    """Write the page to a file, and the file's path to standard error."""
     if path is None:
         return
     save(Path(path), whole.page())

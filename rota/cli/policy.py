@@ -1,4 +1,4 @@
-"""`rota policy`: what there is, what it takes, and whether your own is sound."""
+"""`rota policy`: list, show, check and set policies and placers."""
 
 import dataclasses
 import inspect
@@ -18,7 +18,7 @@ app = typer.Typer(help="List, show, check and set policies and placers.", no_arg
 
 @app.command("list")
 def list_(output: flag.Output = "table") -> None:
-    """Every policy and placer by name."""
+    """List every policy and placer."""
     shaped = flag.shape(output)
     from rota.compose.registry import PLACER_REGISTRY, POLICY_REGISTRY
 
@@ -32,9 +32,9 @@ def list_(output: flag.Output = "table") -> None:
 
 @app.command("show")
 def show(
-    name: Annotated[str, typer.Argument(help="A policy or placer, or ./mine.py:Mine.")], output: flag.Output = "table"
+    name: Annotated[str, typer.Argument(help="Policy or placer, or ./mine.py:Mine.")], output: flag.Output = "table"
 ) -> None:
-    """What a policy or placer does and which options it takes."""
+    """Show what a policy or placer does, and its options."""
     shaped = flag.shape(output)
     from rota.compose.docstrings import field_docstrings
     from rota.compose.option_syntax import ParsedName
@@ -69,13 +69,18 @@ def show(
 
 @app.command("check")
 def check(
-    name: Annotated[str, typer.Argument(help="A policy or a placer, e.g. ./mine.py:Mine.")],
+    name: Annotated[str, typer.Argument(help="Policy or placer, such as ./mine.py:Mine.")],
     seeds: Annotated[
-        int, typer.Option("--seeds", parser=flag.number("--seeds", whole=True), metavar="N", help="Random workloads to try.")
+        int, typer.Option("--seeds", parser=flag.number("--seeds", whole=True), metavar="N", help="Number of random workloads.")
     ] = 20,
     limit_seconds: Annotated[
         float,
-        typer.Option("--limit-seconds", parser=flag.number("--limit-seconds"), metavar="S", help="Time for each property."),
+        typer.Option(
+            "--limit-seconds",
+            parser=flag.number("--limit-seconds"),
+            metavar="S",
+            help="Time limit for each property, in seconds.",
+        ),
     ] = 60.0,
     output: flag.Output = "table",
 ) -> None:
@@ -83,11 +88,11 @@ def check(
     shaped = flag.shape(output)
     from rota.api import check as run_checks
 
-    def tell(finding: "Finding") -> None:
+    def show_finding(finding: "Finding") -> None:
         if shaped not in ("json", "csv"):
             typer.echo(f"{'ok  ' if finding.holds else 'FAIL'}  {finding.name}{': ' + finding.story if finding.story else ''}")
 
-    findings = run_checks(name, seeds=seeds, limit_seconds=limit_seconds, progress=tell)
+    findings = run_checks(name, seeds=seeds, limit_seconds=limit_seconds, progress=show_finding)
     failed = [finding for finding in findings if not finding.holds]
     if shaped in ("json", "csv"):
         say(shaped, rows=[dataclasses.asdict(finding) for finding in findings])
@@ -99,13 +104,13 @@ def check(
 
 @app.command("set")
 def set_(
-    name: Annotated[str, typer.Argument(help="As for `rota up`: NAME[:key=value,...], A+B with placer B, or ./mine.py:Mine.")],
+    name: Annotated[str, typer.Argument(help="Policy: NAME[:key=value,...], A+B for placer B, or ./mine.py:Mine.")],
     home: flag.Home = None,
     output: flag.Output = "table",
 ) -> None:
-    """Let a running scheduler decide by another policy, without a restart.
+    """Replace the policy of a running scheduler, without a restart.
 
-    It is asked once before; if that fails, the policy in force stays.
+    The new policy is called once first. If that call fails, the present policy stays.
 
     Example: rota policy set tiresias:thresholds=3600
     """
@@ -121,7 +126,7 @@ def set_(
 
 
 def _absolute(spelled: str) -> str:
-    """Files are named as seen from here, and the scheduler is elsewhere."""
+    """Make a policy's path absolute. The scheduler runs in another folder."""
     from rota.compose.option_syntax import ParsedName
 
     if ":" not in spelled and not spelled.endswith(".py"):
@@ -135,13 +140,15 @@ def _absolute(spelled: str) -> str:
 
 @app.command("solve")
 def solve(
-    instance: Annotated[str, typer.Argument(help="A JSON file: cluster_spec, worker_types, jobs.")],
-    policy: Annotated[str, typer.Option("--policy", help="As for `rota sim`.")] = "max-min-fairness",
-    profile: Annotated[str | None, typer.Option("--profile", metavar="PATH", help="Rates of pairs, for packing.")] = None,
+    instance: Annotated[str, typer.Argument(help="JSON file with cluster_spec, worker_types and jobs.")],
+    policy: Annotated[str, typer.Option("--policy", help="Policy, as for rota sim.")] = "max-min-fairness",
+    profile: Annotated[
+        str | None, typer.Option("--profile", metavar="PATH", help="Table with rates of pairs, for colocation.")
+    ] = None,
     debug: flag.Debug = False,
     output: flag.Output = "table",
 ) -> None:
-    """One allocation of a stored instance: its objective, how long it took, and who gets what share of time."""
+    """Compute one allocation of a stored instance: its objective, the solver's time, and each job's shares of time."""
     shaped = flag.shape(output)
     from rota.compose.registry import make_placer, make_policy
     from rota.compose.solve import read_instance

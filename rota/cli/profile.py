@@ -1,5 +1,5 @@
-"""`rota profile`: how fast jobs run: the built-in catalogue, files of measured rates, how far the two are apart; estimates.
-What it says of tensors and of unequal GPUs is in files of its own."""
+"""`rota profile`: show the rates of the built-in catalogue and of measured files, compare the two, and judge estimates.
+The commands about tensors, unequal GPUs, scaling and measuring are in files of their own."""
 
 import dataclasses
 import json
@@ -19,8 +19,8 @@ from rota.cli.profile_scaling import scaling
 from rota.cli.profile_tensors import tensors
 from rota.errors import OptionError
 
-MOST_LINES = 40
-"""A file with more rates is described, not shown."""
+MAX_RATES = 40
+"""Maximum number of rates in a file that is shown. Larger files are summarised."""
 
 app = typer.Typer(
     help="List and show rates of models, and compare them with measured ones.", no_args_is_help=True, rich_markup_mode=None
@@ -29,7 +29,7 @@ app = typer.Typer(
 
 @app.command("list")
 def list_(output: flag.Output = "table") -> None:
-    """The models of the built-in catalogue: memory and steps per second on one GPU with their usual batch."""
+    """List the models of the built-in catalogue, with memory and steps per second on one GPU at their usual batch size."""
     shaped = flag.shape(output)
     from rota.profiles.describe import TYPES, entries
 
@@ -51,10 +51,10 @@ def list_(output: flag.Output = "table") -> None:
 
 @app.command("show")
 def show(
-    name: Annotated[str, typer.Argument(help="A profile such as resnet50 or resnet50/bs64, or a file of measured rates.")],
+    name: Annotated[str, typer.Argument(help="Profile such as resnet50 or resnet50/bs64, or a file of measured rates.")],
     output: flag.Output = "table",
 ) -> None:
-    """One profile over accelerator types and GPU counts, or what a file of rates holds.
+    """Show the rates of one profile on each accelerator type and GPU count, or the contents of a file of rates.
 
     Example: rota profile show bert/global64
     """
@@ -66,7 +66,7 @@ def show(
         if shaped == "json":
             typer.echo(json.dumps(dataclasses.asdict(held)))
             return
-        if shaped == "csv" or len(held.rates) <= MOST_LINES:
+        if shaped == "csv" or len(held.rates) <= MAX_RATES:
             say(shaped, rows=held.rates)
         if shaped == "csv":
             return
@@ -101,13 +101,16 @@ def show(
 
 @app.command("error")
 def error(
-    paths: Annotated[list[str], typer.Argument(help="Files of rates, or folders as ElasticFlow and Pollux publish them.")],
+    paths: Annotated[list[str], typer.Argument(help="Files of rates, or folders in ElasticFlow's or Pollux's format.")],
     really: Annotated[
-        list[str] | None, typer.Option("--as", help="V100=RTX5000: what a file calls V100 was an RTX5000.", metavar="TYPE=TYPE")
+        list[str] | None,
+        typer.Option(
+            "--as", help="Rename a type of the file: V100=RTX5000 reads V100 as RTX5000. Repeatable.", metavar="TYPE=TYPE"
+        ),
     ] = None,
     output: flag.Output = "table",
 ) -> None:
-    """How far the catalogue is from measured rates.
+    """Compare the catalogue with measured rates.
 
     Example: rota profile error simulation_throughputs.json
     """
@@ -142,17 +145,20 @@ def error(
 
 @app.command("estimate")
 def estimate(
-    table: Annotated[str, typer.Argument(metavar="TABLE", help="A file of measured rates with several profiles.")],
+    table: Annotated[str, typer.Argument(metavar="TABLE", help="File of measured rates with several profiles.")],
     hide: Annotated[
         float,
         typer.Option(
-            "--hide", parser=flag.number("--hide"), metavar="FRACTION", help="Of a profile's cells, so many are estimated."
+            "--hide",
+            parser=flag.number("--hide"),
+            metavar="FRACTION",
+            help="Fraction of each profile's rates to hide and estimate.",
         ),
     ] = 0.7,
     seed: setup.Seed = 0,
     output: flag.Output = "table",
 ) -> None:
-    """How far estimates for jobs nobody has profiled would be off: leaves every profile out in turn.
+    """Measure the error of estimated rates: hide each profile in turn, and estimate it from the others.
 
     Example: rota profile estimate simulation_throughputs.json --hide 0.7
     """
@@ -178,8 +184,8 @@ def estimate(
     typer.echo(
         f"{report.profiles:,} profiles, {report.hide:.0%} of the cells of each hidden in turn. "
         "TYPICAL, P90: half and nine tenths of the estimates\nare within this factor. "
-        "NAIVE: the same for a guess by memory bandwidth and GPUs, and for pairs by the mean of the pairs\nmeasured. "
-        "SPREAD: what the estimator says itself. MISJUDGED: whether it fits at all; these count nowhere else."
+        "NAIVE: the same for an estimate from memory bandwidth and GPUs; for pairs, from the mean of the measured\npairs. "
+        "SPREAD: the estimator's own uncertainty. MISJUDGED: wrong about whether the job fits in memory; not counted elsewhere."
     )
 
 

@@ -1,4 +1,4 @@
-"""How `rota profile` writes figures and tables."""
+"""Format the figures and tables of `rota profile`."""
 
 from collections.abc import Sequence
 
@@ -16,7 +16,7 @@ def show_table(heads: Sequence[str], rows: Sequence[Sequence[str]], left: int = 
 
 
 def short(value: float) -> str:
-    """Three digits at most, so that many columns fit."""
+    """Format a number with at most three digits, so that many columns fit."""
     if value == 0:
         return "-"
     return f"{value:,.0f}" if value >= 9.95 else f"{value:.1f}" if value >= 1 else f"{value:.2g}".removeprefix("0")

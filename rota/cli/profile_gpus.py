@@ -1,4 +1,4 @@
-"""`rota profile variability` and `rota profile classes`: how unequal GPUs of one type are, and which profiles feel it alike."""
+"""`rota profile variability` and `rota profile classes`: how unequal GPUs of one type are, and for which profiles."""
 
 import dataclasses
 import json
@@ -12,22 +12,20 @@ from rota.cli import setup
 from rota.cli.output import say
 from rota.cli.profile_figures import show_table
 
-MOST_SHOWN = 6
-"""Bins and slow GPUs of a class that a line has room for."""
+MAX_SHOWN = 6
+"""Maximum number of bins or slow GPUs on one line."""
 
 
 def variability(
-    path: Annotated[
-        str, typer.Argument(metavar="PATH", help="A folder with profiles.json, a file of runs, or a file of scores.")
-    ],
+    path: Annotated[str, typer.Argument(metavar="PATH", help="Folder with profiles.json, file of runs, or file of scores.")],
     cluster: Annotated[
-        str | None, typer.Option("--cluster", help="For the GPUs of this cluster; left out: as many as the file has.")
+        str | None, typer.Option("--cluster", help="Cluster whose GPUs get scores. Default: the GPUs of the file.")
     ] = None,
     seed: setup.Seed = 0,
-    median: Annotated[bool, typer.Option("--median", help="A score is the median of a real GPU's runs, not one run.")] = False,
+    median: Annotated[bool, typer.Option("--median", help="Use the median of a GPU's runs as its score, not one run.")] = False,
     output: flag.Output = "table",
 ) -> None:
-    """How unequal GPUs of one type are, by application class.
+    """Show how unequal the GPUs of one type are, by application class.
 
     Example: rota profile variability pal_variability --cluster "16x(4xV100)" --median
     """
@@ -63,10 +61,10 @@ def variability(
 
 
 def classes(
-    path: Annotated[str, typer.Argument(metavar="FILE", help="A CSV file with the columns profile, compute and dram.")],
+    path: Annotated[str, typer.Argument(metavar="FILE", help="CSV file with the columns profile, compute and dram.")],
     output: flag.Output = "table",
 ) -> None:
-    """Application classes: profiles that use a GPU alike, the most compute-bound first.
+    """Group profiles that use a GPU alike into application classes, the most compute-bound first.
 
     Example: rota profile classes utilisation.csv
     """
@@ -90,6 +88,6 @@ def classes(
     )
 
 
-def _few(words: Sequence[str]) -> str:
-    more = f", and {len(words) - MOST_SHOWN:,} more" if len(words) > MOST_SHOWN else ""
-    return ", ".join(words[:MOST_SHOWN]) + more
+def _few(texts: Sequence[str]) -> str:
+    more = f", and {len(texts) - MAX_SHOWN:,} more" if len(texts) > MAX_SHOWN else ""
+    return ", ".join(texts[:MAX_SHOWN]) + more

@@ -1,4 +1,4 @@
-"""`rota profile run`: how fast a job really is on this machine, in each way in which it accepts to run."""
+"""`rota profile run`: measure the rate of a job on this machine with each option that it accepts."""
 
 import contextlib
 import dataclasses
@@ -20,32 +20,41 @@ if TYPE_CHECKING:
     from rota.wire.submitted import SubmittedJob
 
 GRACE_SECONDS = 10.0
-"""For leaving when it was measured. What it saves then is thrown away."""
+"""Time that a measured job has to stop, in seconds. Its checkpoint is deleted."""
 INTERRUPTED = 130
 
 
 def run(
-    spec: Annotated[str, typer.Argument(metavar="SPEC.yaml", help="A job, as for rota submit. It has to tell its steps.")],
+    spec: Annotated[
+        str, typer.Argument(metavar="SPEC.yaml", help="Job spec, as for rota submit. The job must report its steps.")
+    ],
     to: Annotated[
-        str | None, typer.Option("--to", metavar="FILE.csv", help="The table of rates; what it has stays. Else SPEC-rates.csv.")
+        str | None, typer.Option("--to", metavar="FILE.csv", help="Table of rates to add to. Default: SPEC-rates.csv.")
     ] = None,
     seconds: Annotated[
-        float, typer.Option("--seconds", parser=flag.number("--seconds", like="30"), metavar="S", help="Measured so long each.")
+        float,
+        typer.Option(
+            "--seconds",
+            parser=flag.number("--seconds", like="30"),
+            metavar="S",
+            help="How long to measure each option, in seconds.",
+        ),
     ] = 30.0,
     patience: Annotated[
         float,
-        typer.Option("--patience", parser=flag.number("--patience"), metavar="S", help="So long a step is waited for at most."),
+        typer.Option("--patience", parser=flag.number("--patience"), metavar="S", help="Longest wait for a step, in seconds."),
     ] = 300.0,
     pretend: Annotated[
-        str | None, typer.Option("--pretend", metavar="CLUSTER", help='Made-up GPUs instead of real ones: "2xV100 + 1xK80".')
+        str | None,
+        typer.Option("--pretend", metavar="CLUSTER", help='Use pretend GPUs: "2xV100 + 1xK80". Default: the real GPUs.'),
     ] = None,
     home: flag.Home = None,
     output: flag.Output = "table",
 ) -> None:
-    """Measure a job on this machine, with every accelerator type, GPU count and batch size that it accepts, one after the other.
+    """Measure a job on this machine with every accelerator type, GPU count and batch size that it accepts.
 
-    The rates go to a table that --profile takes. The job is really run, for a short while each, and told to stop by SIGTERM.
-    Ctrl-C stops it; what was measured till then is kept.
+    Each option really runs the job for --seconds and then stops it with SIGTERM. The rates go to a table that --profile takes.
+    Ctrl-C ends the measurement, and the table keeps the rates measured until then.
 
     Example: rota profile run job.yaml --to rates.csv
     """
@@ -69,7 +78,7 @@ def run(
     if gpus is not None:
         _refuse_a_scheduler(home)
     else:
-        type_guesses(cluster, Rates(), typed=True)  # a typing error raises; how fast types are believed to be does not matter
+        type_guesses(cluster, Rates(), typed=True)  # raises for a mistyped type; the assumed speed of types does not matter here
     key = profile_key(job, Path(spec).stem)
     options = profile_options(job, key, cluster)
     folder = Path(tempfile.mkdtemp(prefix="rota-profile-"))
@@ -87,7 +96,7 @@ def run(
         results, interrupted = _measured(profiling, options, path, shaped)
     finally:
         shutil.rmtree(folder, ignore_errors=True)
-    _tell(results, key, job, path, spec, shaped)
+    _print_results(results, key, job, path, spec, shaped)
     if interrupted:
         sys.stderr.write(f"Stopped. {sum(each.steps_per_second is not None for each in results)} rates are kept in {path}.\n")
         raise typer.Exit(INTERRUPTED)
@@ -96,23 +105,23 @@ def run(
 
 
 def _job(spec: str) -> "SubmittedJob":
-    """As if it were submitted from here."""
+    """Read a spec as if the job were submitted from this folder."""
     from rota.errors import SpecError
     from rota.live.requests import submitted_job
     from rota.wire.client import passed_environment, user_name
     from rota.wire.spec import read_spec
 
     if Path(spec).suffix.lower() not in (".yaml", ".yml"):
-        raise OptionError("is no job spec (.yaml).", field="SPEC", value=spec, hint="rota profile run job.yaml")
+        raise OptionError("is not a job spec (.yaml).", field="SPEC", value=spec, hint="rota profile run job.yaml")
     read = read_spec(spec)
     if read.progress is None:
         hint = "progress: 'step (\\d+)', or progress: session for a script with rota.train"
-        raise SpecError("the job has to tell its steps.", where=spec, field="progress", hint=hint)
+        raise SpecError("the job must report its steps.", where=spec, field="progress", hint=hint)
     return submitted_job(read, user_name(), str(Path.cwd()), passed_environment(read.env))
 
 
 def _refuse_a_scheduler(home: str | None) -> None:
-    """It could start jobs on the GPUs that are measured."""
+    """Raise OptionError if a scheduler is running: it could start jobs on the GPUs that are measured."""
     from rota.wire.client import connect
 
     try:
@@ -125,7 +134,7 @@ def _refuse_a_scheduler(home: str | None) -> None:
 
 
 def _busy() -> frozenset[str]:
-    """GPUs on which something computes already."""
+    """Return the GPUs on which a process computes already."""
     from rota.agent.gpu_readings import GpuReader
 
     reader = GpuReader()
@@ -136,7 +145,7 @@ def _busy() -> frozenset[str]:
 
 @contextlib.contextmanager
 def _stoppable() -> Iterator[None]:
-    """SIGTERM ends it as Ctrl-C does."""
+    """Make SIGTERM end the measurement as Ctrl-C does."""
 
     def stop(*_: Any) -> None:
         raise KeyboardInterrupt
@@ -151,15 +160,15 @@ def _stoppable() -> Iterator[None]:
 def _measured(
     profiling: "Profiling", options: "list[ProfileOption]", path: Path, shaped: str
 ) -> "tuple[list[ProfileResult], bool]":
-    """The results, and whether it was interrupted. Every rate is in the file as soon as it is known."""
+    """Return the results, and whether the measurement was interrupted. Each rate is written to the file at once."""
     from rota.profiles.write_rates import MeasuredRate, write_rates
 
     results: list[ProfileResult] = []
     with _stoppable():
         try:
             for number, option in enumerate(options, start=1):
-                with _shown(f"{number} of {len(options)}: {option}") as tell:
-                    result = profiling.measure(option, tell)
+                with _shown(f"{number} of {len(options)}: {option}") as show_fraction:
+                    result = profiling.measure(option, show_fraction)
                 results.append(result)
                 if result.steps_per_second is not None:
                     write_rates(path, [MeasuredRate(option.profile, option.accelerator, option.gpus, result.steps_per_second)])
@@ -176,7 +185,7 @@ def _measured(
 
 
 def _end(profiling: "Profiling") -> None:
-    """Stop what runs; asked once more, at once."""
+    """Stop the running job. A second Ctrl-C kills it at once."""
     try:
         profiling.close()
     except KeyboardInterrupt:
@@ -185,7 +194,7 @@ def _end(profiling: "Profiling") -> None:
 
 @contextlib.contextmanager
 def _shown(what: str) -> Iterator[Any]:
-    """How far it is, on standard error: a line that changes on a terminal, one line elsewhere."""
+    """Show the progress of one option on standard error: a line that is updated on a terminal, one line elsewhere."""
     if not sys.stderr.isatty():
         sys.stderr.write(f"measuring {what}\n")
         yield lambda part: None
@@ -219,7 +228,7 @@ def _line(result: "ProfileResult") -> str:
     return f"{result.option!s:<22}  {result.steps_per_second:.4g} steps/s   {', '.join(facts)}"
 
 
-def _tell(results: "list[ProfileResult]", key: str, job: "SubmittedJob", path: Path, spec: str, shaped: str) -> None:
+def _print_results(results: "list[ProfileResult]", key: str, job: "SubmittedJob", path: Path, spec: str, shaped: str) -> None:
     from rota.cli.output import say
 
     rows = [{**dataclasses.asdict(each.option), **_figures(each)} for each in results]

@@ -1,4 +1,4 @@
-"""`rota profile scaling`: how steps scale with GPUs and batch size, and how well the model of it fits."""
+"""`rota profile scaling`: fit the model of step times over GPUs and batch sizes, and show its error."""
 
 import dataclasses
 import json
@@ -12,10 +12,10 @@ from rota.cli.profile_figures import show_table
 
 
 def scaling(
-    folder: Annotated[str, typer.Argument(metavar="FOLDER", help="Step times as Pollux or ElasticFlow publish them.")],
+    folder: Annotated[str, typer.Argument(metavar="FOLDER", help="Folder of step times in Pollux's or ElasticFlow's format.")],
     output: flag.Output = "table",
 ) -> None:
-    """How step times scale with GPUs and batch size: the model that a scheduler believes, and how far it is off.
+    """Show how step times scale with GPUs and batch size: the model that a scheduler uses, and its error.
 
     Example: rota profile scaling pollux_profiles
     """
@@ -44,6 +44,6 @@ def scaling(
     show_table(["MODEL", "TYPE", "POINTS", "ERROR", "P90", "LOCAL", "NOISE", "EFFICIENCY"], rows, left=2)
     typer.echo(
         "ERROR: mean error of the fitted step times; nine tenths are within P90; -: too few points to fit.\n"
-        "LOCAL: most examples on a GPU. NOISE: gradient noise scale, in examples.\n"
+        "LOCAL: maximum examples on a GPU. NOISE: gradient noise scale, in examples.\n"
         "EFFICIENCY: training per example at the largest batch size measured, over the smallest."
     )

@@ -1,4 +1,4 @@
-"""`rota profile tensors`: how a model's parameters are spread over its tensors, read from the model itself."""
+"""`rota profile tensors`: read the sizes of a model's tensors from the model itself."""
 
 import contextlib
 import dataclasses
@@ -16,21 +16,21 @@ from rota.errors import OptionError
 
 def tensors(
     where: Annotated[
-        str, typer.Argument(metavar="WHERE", help="What makes the model: package.module:Net or path/to/net.py:Net. It is run.")
+        str, typer.Argument(metavar="WHERE", help="Class or function to call: package.module:Net or path/to/net.py:Net.")
     ],
     given: Annotated[
         list[str] | None,
-        typer.Option("--with", metavar="KEY=VALUE", help="An argument for it; may be given several times."),
+        typer.Option("--with", metavar="KEY=VALUE", help="Argument of the class or function. Repeatable."),
     ] = None,
     profile: Annotated[
-        str, typer.Option("--as", metavar="PROFILE", help="The profile that jobs name; left out: as the class or function.")
+        str, typer.Option("--as", metavar="PROFILE", help="Profile that jobs name. Default: the class's or function's name.")
     ] = "",
     save: Annotated[
-        str | None, typer.Option("--save", metavar="FILE", help="Add it to this CSV file, or replace it there.")
+        str | None, typer.Option("--save", metavar="FILE", help="CSV file in which to add or replace the profile.")
     ] = None,
     output: flag.Output = "table",
 ) -> None:
-    """How skewed a PyTorch model is: its largest tensor against all of its parameters.
+    """Show the skew of a PyTorch model: the size of its largest tensor over all parameters.
 
     Example: rota profile tensors torchvision.models:vgg19 --save skews.csv
     """
@@ -39,7 +39,7 @@ def tensors(
     from rota.profiles.tensors import module_tensors, save_tensors
 
     arguments = _arguments(given or [])
-    # What the user's code prints is no part of the answer.
+    # The output of the user's code is not part of the result.
     with contextlib.redirect_stdout(sys.stderr):
         found = module_tensors(where, arguments, profile)
     if save is not None:
@@ -72,7 +72,7 @@ def _arguments(given: Sequence[str]) -> dict[str, Any]:
 
 
 def _value(text: str) -> Any:
-    """A number, true, false or null as JSON writes them, a text in quotes; whatever else is a text as it stands."""
+    """Parse a value as JSON. Text that is not JSON is returned unchanged."""
     try:
         value = json.loads(text)
     except ValueError:

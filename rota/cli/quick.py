@@ -1,7 +1,7 @@
-"""Commands that start at once, and whose help names no types.
+"""Commands that start fast, and whose help names no Python types.
 
-The command-line library builds a validator for every flag of a command and loads a large library to do so, which takes longer
-than most commands do. Text and switches need no validating, and our numbers have parsers of their own (`options.number`).
+The command-line library builds a validator for every flag and loads a large library for this, which takes longer than most
+commands do. Text and switches need no validation, and our numbers have parsers of their own (`common_flags.number`).
 """
 
 from collections.abc import Iterable
@@ -11,7 +11,7 @@ from typer.core import TyperCommand, TyperGroup
 
 
 class Quick(TyperCommand):
-    """A command whose flags are taken as they are typed."""
+    """A command whose flags are not validated by the library."""
 
     def parse_args(self, ctx: Any, args: list[str]) -> list[str]:
         _take_as_typed(self.get_params(ctx))
@@ -19,7 +19,7 @@ class Quick(TyperCommand):
 
 
 class QuickGroup(TyperGroup):
-    """The same for the flags before a command. Whatever command it finds has help for people who do not write Python."""
+    """A group whose flags are not validated by the library. The help of its commands names no Python types."""
 
     def get_command(self, ctx: Any, cmd_name: str) -> Any:
         command = super().get_command(ctx, cmd_name)
@@ -33,7 +33,7 @@ class QuickGroup(TyperGroup):
 
 
 def name_values(command: Any) -> None:
-    """In the help of a command and of those below it, a value is called by its flag (`--trace TRACE`), not by its type in Python
+    """Name values in the help of a command and its subcommands after their flags (`--trace TRACE`), not after Python types
     (`<list[str]>`)."""
     for each in getattr(command, "commands", {}).values():
         name_values(each)
@@ -49,7 +49,7 @@ def name_values(command: Any) -> None:
 
 
 def _take_as_typed(flags: Iterable[Any]) -> None:
-    """With a version of the library that works differently this changes nothing, but the start is slower."""
+    """Skip the library's validators. With an incompatible version of the library this changes nothing but a slower start."""
     for flag in flags:
         kind = getattr(flag, "type_descriptor", None)
         annotation, parser = getattr(kind, "annotation", None), getattr(getattr(kind, "parameter_info", None), "parser", None)
@@ -59,7 +59,7 @@ def _take_as_typed(flags: Iterable[Any]) -> None:
 
 
 class _AsTyped:
-    """Stands in for the library's validator of one flag."""
+    """Replacement for the library's validator of one flag."""
 
     def __init__(self, parser: Any) -> None:
         self._parser = parser

@@ -1,4 +1,4 @@
-"""The race: recorded runs played back side by side in the terminal, all at the same speed."""
+"""The race: play recorded runs side by side in the terminal, all at the same speed."""
 
 import time
 from typing import TYPE_CHECKING, Any
@@ -15,7 +15,7 @@ BAR = 26
 
 
 def play(whole: "Comparison", seconds: float = SECONDS, console: Any = None) -> None:
-    """From the first submission to the last end of any run."""
+    """Play the runs from the first submission to the last end."""
     from rich.console import Console
     from rich.live import Live
 
@@ -30,7 +30,7 @@ def play(whole: "Comparison", seconds: float = SECONDS, console: Any = None) -> 
 
 
 def frame(runs: list[tuple[str, Any]], start_s: float, now_s: float) -> Any:
-    """One picture: how many jobs each policy has finished by now, how many wait, and their mean JCT so far."""
+    """Return one frame: the jobs that each policy has finished, the waiting jobs, and the mean JCT until now."""
     from rich.table import Table
     from rich.text import Text
 
@@ -50,14 +50,14 @@ def frame(runs: list[tuple[str, Any]], start_s: float, now_s: float) -> Any:
         rows.append((label, int(done.sum()), len(done), int((arrived & ~done).sum()) - holding, mean))
     leader = max(count for _, count, *_ in rows)
     means = durations([mean for *_, mean in rows])
-    for (label, count, total, waiting, _), told in zip(rows, means, strict=True):
+    for (label, count, total, waiting, _), shown in zip(rows, means, strict=True):
         full = round(BAR * count / total)
         bar = "█" * full + "░" * (BAR - full)
-        table.add_row(Text(label), bar, f"{count}/{total}", str(waiting), told, style="bold green" if count == leader else None)
+        table.add_row(Text(label), bar, f"{count}/{total}", str(waiting), shown, style="bold green" if count == leader else None)
     return table
 
 
 def _holding(record: "Record", now_s: float) -> int:
-    """Jobs that hold GPUs at this moment."""
+    """Return the number of jobs that have GPUs at this moment."""
     holds = record.gpu_intervals
     return int(((holds.start_s <= now_s) & (now_s < holds.end_s)).sum())

@@ -1,4 +1,4 @@
-"""`rota reproduce`: the experiments of a paper, measured again."""
+"""`rota reproduce`: run the experiments of a paper again."""
 
 import sys
 from pathlib import Path
@@ -11,17 +11,17 @@ from rota.cli.output import save, say
 
 
 def reproduce(
-    paper: Annotated[str, typer.Argument(metavar="PAPER", help="gavel, pal, tiresias, gandiva or ones.")],
-    quick: Annotated[bool, typer.Option("--quick", help="A coarse grid: a minute or two instead of ten.")] = False,
+    paper: Annotated[str, typer.Argument(metavar="PAPER", help="Paper: gavel, pal, tiresias, gandiva or ones.")],
+    quick: Annotated[bool, typer.Option("--quick", help="Use a coarse grid: a minute or two instead of ten.")] = False,
     data: Annotated[
-        str | None, typer.Option("--data", metavar="FOLDER", help="The paper's own data; without it, modelled or made up.")
+        str | None, typer.Option("--data", metavar="FOLDER", help="Folder with the paper's data. Default: modelled data.")
     ] = None,
     html: Annotated[
-        str | None, typer.Option("--html", metavar="PATH", help="Where the page goes; rota-PAPER.html if left out.")
+        str | None, typer.Option("--html", metavar="PATH", help="File for the page. Default: rota-PAPER.html.")
     ] = None,
     output: flag.Output = "table",
 ) -> None:
-    """Run the experiments of a paper and compare with what it claims.
+    """Run the experiments of a paper and compare the results with its claims.
 
     Example: rota reproduce gavel --quick --html gavel.html
     """

@@ -1,4 +1,4 @@
-"""Text that fits on a terminal. Files, pipes and programs get all of it."""
+"""Fit text to the terminal. Files and pipes get the whole text."""
 
 import shutil
 import sys
@@ -9,12 +9,12 @@ GAP = "  "
 
 
 def screen_columns() -> int | None:
-    """Return how wide the terminal is; None if standard output is not a terminal."""
+    """Return the terminal's width in columns; None if standard output is not a terminal."""
     return shutil.get_terminal_size().columns if sys.stdout.isatty() else None
 
 
 def shortened(text: str, most: int) -> str:
-    """Return the text, or its beginning and an ellipsis if it is longer than this."""
+    """Return the text, cut to `most` characters with an ellipsis if it is longer."""
     return text if len(text) <= most else text[: most - 1] + "…"
 
 
@@ -23,8 +23,8 @@ def widths_of(cells: Sequence[Sequence[str]]) -> list[int]:
 
 
 def fitted(cells: Sequence[tuple[str, ...]], columns: int | None, least: Mapping[int, int]) -> list[tuple[str, ...]]:
-    """Return the rows of a table with cells shortened until its lines fit. `least` has the columns that may be shortened, in the
-    order in which they are, and how wide each stays at least."""
+    """Shorten cells until the lines of a table fit. `least` maps the columns that may shrink to their minimum widths, in the
+    order in which they shrink."""
     widths = widths_of(cells)
     excess = 0 if columns is None else sum(widths) + len(GAP) * (len(widths) - 1) - columns
     for column, width in least.items():
@@ -40,7 +40,7 @@ def aligned(cells: Sequence[tuple[str, ...]]) -> list[str]:
 
 
 def wrapped(head: str, text: str, columns: int | None) -> list[str]:
-    """Return the text behind a head, broken between words where the terminal ends. Further lines begin below the text."""
+    """Wrap the text to the terminal's width behind a head. Further lines are indented by the head's length."""
     import textwrap
 
     if columns is None or len(head) + len(text) <= columns:

@@ -1,5 +1,4 @@
-"""The flags that say what is simulated, or how a live scheduler is set up. Their names, types, defaults and help come from the
-fields of `Study`."""
+"""Flags that set up a simulation or a live scheduler. Their names, types, defaults and help come from the fields of `Study`."""
 
 import functools
 import inspect
@@ -17,7 +16,7 @@ EXAMPLES = {"NUMBER": "360", "N": "3"}
 
 
 def option(name: str) -> Any:
-    """The flag of a field."""
+    """Return the flag of a field."""
     field, kind = study_fields()[name], _kind(name)
     metavar = field.metadata.get("metavar") or {float: "NUMBER", int: "N"}.get(kind)
 
@@ -28,7 +27,7 @@ def option(name: str) -> Any:
 
 
 def _kind(name: str) -> Any:
-    """What a flag takes: a switch, a number, a list of texts, or a text; a factor may be a number or a text."""
+    """Return the type of a flag: a switch, a number, a list of texts, or a text. A factor may be a number or a text."""
     field = study_fields()[name]
     read = field.metadata.get("read")
     if name == "where":
@@ -46,7 +45,7 @@ def _flag(name: str) -> str:
 
 
 def _parsed(name: str, metavar: str | None, text: Any) -> Any:
-    """The value of a flag. What it does not take is an error that names the flag and the value."""
+    """Parse the value of a flag. Raise OptionError, which names the flag and the value, if the value is wrong."""
     try:
         return read_field(name, str(text))
     except ValueError as problem:
@@ -57,15 +56,15 @@ def _parsed(name: str, metavar: str | None, text: Any) -> Any:
 def with_setup(
     *, without: tuple[str, ...] = (), defaults: Mapping[str, Any] | None = None
 ) -> Callable[[Callable[..., None]], Callable[..., None]]:
-    """Give a command the flags of all fields but some. It gets their values as one mapping called `setup`, ready for
-    `rota.simulate`. A field that has no default is required, unless `defaults` has one."""
+    """Give a command the flags of all fields except `without`. The command gets the values as one mapping called `setup`, ready
+    for `rota.simulate`. A field without a default is required, unless `defaults` has one."""
     names = [name for name, field in study_fields().items() if name not in without and field.metadata.get("flag", True)]
     usual = {name: None if name == "where" else field.default for name, field in study_fields().items()} | dict(defaults or {})
     return _with_flags([_parameter(name, usual[name]) for name in names], _tidy)
 
 
 def with_live_setup(command: Callable[..., None]) -> Callable[..., None]:
-    """Give a command the flags of the fields that a live scheduler takes. Its `setup` has only those that were given."""
+    """Give a command the flags of the fields that a live scheduler takes. Its `setup` has only the flags that were given."""
     added = [_parameter(name, False if study_fields()[name].type is bool else None) for name in study_fields() if name in LIVE]
     return _with_flags(added, _given)(command)
 
@@ -100,7 +99,7 @@ def _parameter(name: str, default: Any) -> inspect.Parameter:
 
 
 def filters(texts: list[str] | None) -> list[tuple[str, str]]:
-    """Pairs of a column and a value from what stands behind --where."""
+    """Parse the values of --where into pairs of a column and a value."""
     return [pair for text in texts or [] for pair in _parsed("where", None, text)]
 
 

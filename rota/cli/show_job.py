@@ -1,4 +1,4 @@
-"""`rota show`: everything about one job."""
+"""`rota show`: show everything about one job."""
 
 from collections.abc import Iterator
 from typing import TYPE_CHECKING, Any
@@ -10,7 +10,7 @@ if TYPE_CHECKING:
     from rota.wire.rows import JobRow, TrialRow
 
 _OTHERS = ("workdir", "env", "progress", "profile", "deadline", "retries", "checkpoint")
-"""Of the spec, what the lines above do not say."""
+"""Fields of the spec that other lines do not show."""
 
 
 def show(job: flag.JobKey, home: flag.Home = None, output: flag.Output = "table") -> None:
@@ -51,7 +51,7 @@ def _facts(row: "JobRow") -> Iterator[tuple[str, str]]:
     busy = "" if row.utilisation is None else f"{row.utilisation:.0%} busy alone"
     memory = "" if row.peak_gib is None else f"{row.peak_gib:.3g} GiB of memory on each at most"
     yield "GPUs", ", ".join(filter(None, (busy, memory)))
-    yield "told", ", ".join(f"{job_text.clean(name)} {value:.6g}" for name, value in sorted(row.metrics.items()))
+    yield "metrics", ", ".join(f"{job_text.clean(name)} {value:.6g}" for name, value in sorted(row.metrics.items()))
     if row.eta_seconds is not None and not row.ended:
         yield "left", job_text.length(row.eta_seconds) + ("" if row.phase in HOLDING else " of running, once it has GPUs")
     yield "weight", f"{row.weight:g}"
@@ -61,7 +61,7 @@ def _facts(row: "JobRow") -> Iterator[tuple[str, str]]:
         yield "started", f"{job_text.clock(row.started_at)}  (after {job_text.between(row.submitted_at, row.started_at)})"
     if row.finished_at:
         yield "ended", f"{job_text.clock(row.finished_at)}  (after {job_text.between(row.submitted_at, row.finished_at)})"
-    yield "exit", job_text.ended_with(row) if row.ended else ""  # of an earlier life, it says nothing of this one
+    yield "exit", job_text.ended_with(row) if row.ended else ""  # before that, the exit code is that of an earlier attempt
     yield "last change", job_text.clean(job_text.with_clocks(row.last_change))
     yield "suspensions", f"{row.suspensions}, {job_text.lost(row)}" if row.suspensions else ""
     yield "problem", job_text.clean(row.problem)
@@ -75,7 +75,7 @@ def _facts(row: "JobRow") -> Iterator[tuple[str, str]]:
 
 
 def _tried(trial: "TrialRow") -> str:
-    """`14:03:12 joined 1 a: 20 -> 9 steps/s, its partner 10 -> 4 steps/s, gain -15%: undone at 14:04:24`, with the dates."""
+    """Return `14:03:12 joined 1 a: 20 -> 9 steps/s, its partner 10 -> 4 steps/s, gain -15%: undone at 14:04:24`, with dates."""
     from rota.cli import job_text
 
     other = job_text.clean(f"{trial.partner} {trial.partner_name}".strip())
@@ -104,7 +104,7 @@ def _at(moment: str) -> str:
 
 
 def _checkpoint(said: dict[str, Any]) -> str:
-    """`dir /srv/a, grace 60 s, saves its state`."""
+    """Return the checkpoint settings, such as `dir /srv/a, grace 60 s, saves its state`."""
     saves = {True: "saves its state", False: "does not save its state"}.get(said.get("saves"))  # type: ignore[arg-type]
     grace = f"grace {said['grace']:g} s" if said.get("grace") is not None else ""
     return ", ".join(filter(None, (f"dir {said['dir']}" if said.get("dir") else "", grace, saves)))

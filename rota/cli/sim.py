@@ -1,4 +1,4 @@
-"""`rota sim`: one trace, one policy, one cluster."""
+"""`rota sim`: simulate one trace under one policy on one cluster."""
 
 from typing import Annotated, Any
 
@@ -13,7 +13,7 @@ from rota.model.counted import counted
 @with_setup()
 def sim(
     html: flag.Html = None,
-    per_job: Annotated[bool, typer.Option("--per-job", help="With -o json or csv: the jobs too.")] = False,
+    per_job: Annotated[bool, typer.Option("--per-job", help="Print the jobs too, with -o json or csv.")] = False,
     debug: flag.Debug = False,
     output: flag.Output = "table",
     setup: dict[str, Any] = {},  # noqa: B006 - never used: the flags are always there

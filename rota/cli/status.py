@@ -1,4 +1,4 @@
-"""`rota status`: the scheduler in a few lines."""
+"""`rota status`: show the scheduler in a few lines."""
 
 import json
 from typing import TYPE_CHECKING

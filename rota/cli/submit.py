@@ -1,4 +1,4 @@
-"""`rota submit`: give the scheduler a job."""
+"""`rota submit`: submit a job."""
 
 import math
 import sys
@@ -25,7 +25,7 @@ _HINT = "rota submit job.yaml, rota submit train.sh, or rota submit -- python tr
 
 
 class Submit(Quick):
-    """Keeps what follows `--` apart: it is the job's command, whatever it looks like."""
+    """A command that does not parse the words after `--`: they are the job's command."""
 
     def parse_args(self, ctx: Any, args: list[str]) -> list[str]:
         ours = args[: args.index("--")] if "--" in args else args
@@ -38,61 +38,67 @@ COMMAND = Submit
 
 def submit(
     context: typer.Context,
-    what: Annotated[list[str] | None, typer.Argument(metavar="SPEC.yaml | SCRIPT.sh | -- CMD...", help="What to run.")] = None,
-    name: Annotated[str | None, typer.Option("--name", help="What people call it.")] = None,
+    what: Annotated[
+        list[str] | None, typer.Argument(metavar="SPEC.yaml | SCRIPT.sh | -- CMD...", help="Spec, script or command to run.")
+    ] = None,
+    name: Annotated[str | None, typer.Option("--name", help="Job name. Default: the file's name, or the job's number.")] = None,
     gpus: Annotated[
         float | None,
         typer.Option(
-            "--gpus", parser=flag.number("--gpus", like="0.5"), metavar="N", help="How many GPUs, or a part of one: 0.5; else 1."
+            "--gpus",
+            parser=flag.number("--gpus", like="0.5"),
+            metavar="N",
+            help="Number of GPUs, or a fraction of one such as 0.5. Default: 1.",
         ),
     ] = None,
     steps: Annotated[
         int | None,
-        typer.Option("--steps", parser=flag.number("--steps", whole=True), metavar="N", help="Optimiser steps until it is done."),
+        typer.Option("--steps", parser=flag.number("--steps", whole=True), metavar="N", help="Optimiser steps of the whole job."),
     ] = None,
     accelerator: Annotated[
-        str | None, typer.Option("--accelerator", metavar="T,...", help="Types it accepts, e.g. A100,V100; else any.")
+        str | None,
+        typer.Option("--accelerator", metavar="T,...", help="Accepted accelerator types, such as A100,V100. Default: any."),
     ] = None,
     weight: Annotated[
         float | None,
-        typer.Option("--weight", parser=flag.number("--weight"), metavar="W", help="Its share under fair policies; else 1."),
+        typer.Option("--weight", parser=flag.number("--weight"), metavar="W", help="Weight under fair policies. Default: 1."),
     ] = None,
     progress: Annotated[
         str | None,
         typer.Option(
             "--progress",
             metavar="REGEX",
-            help="Finds the step in its output, e.g. 'step (\\d+)/(\\d+)'; or session: the script tells it by rota.train.",
+            help="Pattern of steps in the output, 'step (\\d+)/(\\d+)'; or session (rota.train).",
         ),
     ] = None,
     park: Annotated[
         bool | None,
-        typer.Option("--park/--no-park", help="Whether it may sleep on its host instead of leaving when it gives up its GPUs."),
+        typer.Option("--park/--no-park", help="Whether a suspended job may be parked in host memory. Default: yes."),
     ] = None,
     gpu_memory: Annotated[
-        str | None, typer.Option("--gpu-memory", metavar="GIB", help="The most memory that it takes on each GPU: 12 GiB.")
+        str | None, typer.Option("--gpu-memory", metavar="GIB", help="Maximum GPU memory on each GPU, such as 12 GiB.")
     ] = None,
     env: Annotated[
         list[str] | None,
-        typer.Option("--env", metavar="NAME[=VALUE]", help="A variable for the job; without a value, as it is here. Repeatable."),
+        typer.Option("--env", metavar="NAME[=VALUE]", help="Environment variable; NAME alone passes your value on. Repeatable."),
     ] = None,
     key: Annotated[
         str | None,
-        typer.Option("--key", metavar="TEXT", help="Submit once: the same job with the same key again is the first job."),
+        typer.Option("--key", metavar="TEXT", help="Submission key: submitting again with the same key adds no second job."),
     ] = None,
     home: flag.Home = None,
     output: flag.Output = "table",
 ) -> None:
-    """Submit a job: a spec, a script, or a command after `--`. A flag wins over the spec.
+    """Submit a job: a spec, a script, or a command after `--`. Flags override the spec.
 
-    A command of one word with blanks in it goes to bash -c; several words are run as they are.
+    A command of one quoted argument with spaces runs through bash -c. A command of several arguments runs directly.
 
     Example: rota submit --gpus 2 -- python train.py --epochs 90
     """
     shaped = flag.shape(output)
     if weight is not None and not math.isfinite(weight):
         raise OptionError("not a finite number.", field="--weight", value=weight, hint="--weight 2")
-    spec, tree = _asked(what or [], context.meta.get("rota.command"))
+    spec, tree = _read_request(what or [], context.meta.get("rota.command"))
     types = None if accelerator is None else [each.strip() for each in accelerator.split(",") if each.strip()]
     given = {
         "name": name,
@@ -117,11 +123,11 @@ def submit(
     except InputError as error:
         raise _located(error, tree, flags) from None
     if not job_text.data(shaped, [row], single=True):
-        _tell(row, home)
+        _print_submitted(row, home)
 
 
-def _asked(what: list[str], command: list[str] | None) -> "tuple[dict[str, Any], TreeEntry | None]":
-    """The spec as plain data, and the file it was read from, if it was one."""
+def _read_request(what: list[str], command: list[str] | None) -> "tuple[dict[str, Any], TreeEntry | None]":
+    """Return the spec as plain data, and its file; None if it was not read from a YAML file."""
     if command is not None:
         if what:
             raise OptionError("a file and a command are two jobs.", field="submit", value=what[0], hint=_HINT)
@@ -147,7 +153,7 @@ def _asked(what: list[str], command: list[str] | None) -> "tuple[dict[str, Any],
 
 
 def _with_env(before: Any, given: list[str]) -> dict[str, Any]:
-    """The variables of the spec, and those of the flags, which win."""
+    """Merge the variables of the spec and of the flags. Flags override the spec."""
     found: dict[str, Any] = {}
     for each in [*(before if isinstance(before, list) else []), *given]:
         name, equals, text = str(each).partition("=")
@@ -158,7 +164,7 @@ def _with_env(before: Any, given: list[str]) -> dict[str, Any]:
 
 
 def _plain(entry: "TreeEntry") -> Any:
-    """A value of the file as JSON can carry it."""
+    """Convert a value of the file to what JSON can carry."""
     value = entry.value
     if isinstance(value, dict):
         return {name: _plain(each) for name, each in value.items()}
@@ -170,7 +176,7 @@ def _plain(entry: "TreeEntry") -> Any:
 
 
 def _located(error: InputError, tree: "TreeEntry | None", flags: dict[str, Any]) -> InputError:
-    """The scheduler names the field; where that stands in the file is known here."""
+    """Add the file and line to an error in which the scheduler names only the field."""
     way = tuple(int(part) if part.isdecimal() else part for part in error.field.split(".") if part)
     if tree is None or (way and way[0] in flags) or not (way or isinstance(error, SpecError)):
         return error
@@ -181,7 +187,7 @@ def _located(error: InputError, tree: "TreeEntry | None", flags: dict[str, Any])
 
 
 def _note_retry() -> "Callable[[RotaError], None]":
-    """Says once that it is tried again."""
+    """Return a callback that prints a note at the first retry."""
     noted: list[RotaError] = []
 
     def note(problem: RotaError) -> None:
@@ -197,7 +203,7 @@ def _note_retry() -> "Callable[[RotaError], None]":
     return note
 
 
-def _tell(row: "JobRow", home: str | None) -> None:
+def _print_submitted(row: "JobRow", home: str | None) -> None:
     from rota.cli import job_text
 
     elsewhere = f" --home {home}" if home else ""

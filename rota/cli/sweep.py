@@ -1,4 +1,4 @@
-"""`rota sweep`: a grid of simulations on all cores or on a Ray cluster; killed and started again, it goes on where it was."""
+"""`rota sweep`: run a grid of simulations on all cores or on a Ray cluster. A restarted sweep keeps its finished cells."""
 
 import hashlib
 import json
@@ -19,18 +19,18 @@ if TYPE_CHECKING:
     from rota.ray.sweep_backend import RayCells
 
 VARY = (
-    "Values of any other flag: round_seconds=60/360; of an option, for those that have it: policy.promote=0/8, "
-    "placer.sticky=true/false; of a generated trace: trace.load=0.6/0.8. If values have slashes themselves: "
+    "Values of a flag (round_seconds=60/360), of an option of policies or placers that have it (policy.promote=0/8, "
+    "placer.sticky=true/false), or of a generated trace (trace.load=0.6/0.8). Separate values that contain slashes by |: "
     '"policy.thresholds=3250/7200|1000".'
 )
 
 
 @with_setup(without=("policy", "placer", "trace", "cluster"))
 def sweep(
-    policies: Annotated[list[str], typer.Argument(help="Policies as for sim --policy; A+B is policy A with placer B.")],
-    trace: Annotated[list[str] | None, typer.Option("--trace", help="Traces; may be given several times.")] = None,
-    cluster: Annotated[list[str] | None, typer.Option("--cluster", help="Clusters; may be given several times.")] = None,
-    placer: Annotated[list[str] | None, typer.Option("--placer", help="Placers; may be given several times.")] = None,
+    policies: Annotated[list[str], typer.Argument(help="Policies, as for sim --policy; A+B is policy A with placer B.")],
+    trace: Annotated[list[str] | None, typer.Option("--trace", help="Trace. Repeatable.")] = None,
+    cluster: Annotated[list[str] | None, typer.Option("--cluster", help="Cluster. Repeatable.")] = None,
+    placer: Annotated[list[str] | None, typer.Option("--placer", help="Placer. Repeatable.")] = None,
     vary: Annotated[
         list[str] | None,
         typer.Option("--vary", metavar="NAME=A/B/C", help=VARY),
@@ -42,17 +42,20 @@ def sweep(
         ),
     ] = 1,
     out: Annotated[
-        str | None, typer.Option("--out", metavar="FOLDER", help="Where results go; a folder named after the grid if left out.")
+        str | None, typer.Option("--out", metavar="FOLDER", help="Folder for results. Default: named after the grid.")
     ] = None,
     workers: Annotated[
         int | None,
         typer.Option(
-            "--workers", parser=flag.number("--workers", whole=True), metavar="N", help="Processes; one per core if left out."
+            "--workers",
+            parser=flag.number("--workers", whole=True),
+            metavar="N",
+            help="Number of processes. Default: one per core.",
         ),
     ] = None,
     ray: Annotated[
         str | None,
-        typer.Option("--ray", metavar="ADDRESS", help="Cells run on the nodes of this Ray cluster; auto: the one here."),
+        typer.Option("--ray", metavar="ADDRESS", help="Run cells on this Ray cluster; auto for the one on this machine."),
     ] = None,
     insecure_ray: flag.InsecureRay = False,
     html: flag.Html = None,
@@ -62,7 +65,7 @@ def sweep(
 ) -> None:
     """Simulate a grid of policies, traces, clusters, settings and seeds.
 
-    Every finished cell is kept at once, so the same command goes on after a crash or a kill.
+    Every finished cell is written at once. After a crash or a kill, the same command continues with the missing cells.
 
     Example: rota sweep fifo tiresias --trace synthetic:jobs=500 --vary trace.load=0.5/0.7 --seeds 3 --out loads --html loads.html
     """
@@ -107,7 +110,9 @@ def sweep(
         try:
             found = run(grid, folder, workers=workers, elsewhere=on_ray if ray is not None else None, watch=watch)
         except KeyboardInterrupt:
-            sys.stderr.write(f"Stopped: {kept} of {cells} cells are kept in {folder}.\nTry: the same command goes on\n")
+            sys.stderr.write(
+                f"Stopped: {kept} of {cells} cells are kept in {folder}.\nTry: the same command again; it continues\n"
+            )
             raise typer.Exit(130) from None
     _say(found, shaped)
     if html is not None and found.rows:

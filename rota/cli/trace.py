@@ -1,4 +1,4 @@
-"""`rota trace`: look into a trace, write it in our format, or make one up."""
+"""`rota trace`: describe, convert and generate traces."""
 
 from pathlib import Path
 from typing import Annotated
@@ -11,16 +11,16 @@ from rota.cli.output import say
 from rota.errors import OptionError
 from rota.model.counted import counted
 
-app = typer.Typer(help="Look into traces, convert and generate them.", no_args_is_help=True, rich_markup_mode=None)
+app = typer.Typer(help="Describe, convert and generate traces.", no_args_is_help=True, rich_markup_mode=None)
 
-TRACE = Annotated[str, typer.Argument(help="A file, demo, race, philly-like, synthetic:jobs=500,seed=1 or gavel:jobs=500.")]
-OUT = Annotated[str, typer.Argument(help="The file to write, in Rota's own format.")]
-FORCE = Annotated[bool, typer.Option("--force", help="Write over a file that exists.")]
+TRACE = Annotated[str, typer.Argument(help="File, demo, race, philly-like, synthetic:jobs=500,seed=1 or gavel:jobs=500.")]
+OUT = Annotated[str, typer.Argument(help="File to write, in Rota's own format.")]
+FORCE = Annotated[bool, typer.Option("--force", help="Overwrite an existing file.")]
 
 
 @app.command("info")
 def info(trace: TRACE, format: setup.Format = "auto", where: setup.Where = None, output: flag.Output = "table") -> None:
-    """What a trace holds: jobs, span, sizes, durations, GPU-hours; what was skipped, and why.
+    """Describe a trace: jobs, span, sizes, durations, GPU-hours, and skipped rows with their reasons.
 
     Example: rota trace info philly-like
     """
@@ -41,7 +41,7 @@ def info(trace: TRACE, format: setup.Format = "auto", where: setup.Where = None,
     )
     typer.echo("GPUs      " + "   ".join(f"{count}: {jobs:,}" for count, jobs in found.gpus.items()))
     if found.median_seconds is None:
-        typer.echo("run time  for a table of rates to say: nobody here knows these profiles")
+        typer.echo("run time  unknown: the catalogue does not have these profiles; a table of rates may")
     else:
         part = "" if found.timed == found.jobs else f"   (of the {found.timed:,} jobs whose profile is known)"
         typer.echo(
@@ -64,7 +64,7 @@ def convert(
     force: FORCE = False,
     output: flag.Output = "table",
 ) -> None:
-    """Write any trace in Rota's own format.
+    """Convert a trace to Rota's own format.
 
     Example: rota trace convert philly.csv mine.csv --where cluster=6214e9
     """
@@ -87,23 +87,44 @@ def convert(
 @app.command("generate")
 def generate(
     out: OUT,
-    jobs: Annotated[int, typer.Option("--jobs", parser=flag.number("--jobs", whole=True), metavar="N", help="How many.")] = 200,
+    jobs: Annotated[
+        int, typer.Option("--jobs", parser=flag.number("--jobs", whole=True), metavar="N", help="Number of jobs.")
+    ] = 200,
     seed: setup.Seed = 0,
-    load: Annotated[float, typer.Option("--load", parser=flag.number("--load"), metavar="NUMBER", help="Offered load.")] = 0.9,
-    gpus: Annotated[int, typer.Option("--gpus", parser=flag.number("--gpus", whole=True), metavar="N", help="On so many.")] = 24,
+    load: Annotated[
+        float, typer.Option("--load", parser=flag.number("--load"), metavar="NUMBER", help="Offered load on --gpus GPUs.")
+    ] = 0.9,
+    gpus: Annotated[
+        int,
+        typer.Option(
+            "--gpus", parser=flag.number("--gpus", whole=True), metavar="N", help="Number of GPUs for which the load is computed."
+        ),
+    ] = 24,
     tenants: Annotated[
-        int, typer.Option("--tenants", parser=flag.number("--tenants", whole=True), metavar="N", help="Owned by so many.")
+        int, typer.Option("--tenants", parser=flag.number("--tenants", whole=True), metavar="N", help="Number of tenants.")
     ] = 0,
     rhythm: Annotated[
-        float, typer.Option("--rhythm", parser=flag.number("--rhythm"), metavar="NUMBER", help="Day and night, 0 to 1.")
+        float,
+        typer.Option(
+            "--rhythm",
+            parser=flag.number("--rhythm"),
+            metavar="NUMBER",
+            help="Strength of the daily cycle of arrivals, from 0 to 1.",
+        ),
     ] = 0.0,
     models: Annotated[
-        int, typer.Option("--models", parser=flag.number("--models", whole=True), metavar="N", help="Training so many models.")
+        int,
+        typer.Option(
+            "--models",
+            parser=flag.number("--models", whole=True),
+            metavar="N",
+            help="Number of different models that the jobs train.",
+        ),
     ] = 0,
     force: FORCE = False,
     output: flag.Output = "table",
 ) -> None:
-    """Make up a trace that looks like Philly's and write it.
+    """Generate a trace that looks like Philly's.
 
     Example: rota trace generate mine.csv --jobs 500 --seed 1 --load 0.8 --gpus 64
     """

@@ -1,4 +1,4 @@
-"""`rota up`: the scheduler on this machine, in the foreground."""
+"""`rota up`: run the scheduler, in the foreground, in the background, or under systemd."""
 
 import sys
 from functools import partial
@@ -14,37 +14,45 @@ from rota.errors import OptionError
 
 @with_live_setup
 def up(
-    home: Annotated[str | None, typer.Option("--home", help="Where its state lives; $ROTA_HOME, or ~/.rota.")] = None,
-    pretend: Annotated[
-        str | None, typer.Option("--pretend", metavar="CLUSTER", help='Made-up GPUs instead of real ones: "4xV100 + 2xK80".')
+    home: Annotated[
+        str | None, typer.Option("--home", help="Directory for the scheduler's state. Default: $ROTA_HOME, or ~/.rota.")
     ] = None,
-    listen: Annotated[str, typer.Option("--listen", help="HOST:PORT on loopback, or unix:PATH.")] = "127.0.0.1:7070",
+    pretend: Annotated[
+        str | None,
+        typer.Option("--pretend", metavar="CLUSTER", help='Use pretend GPUs: "4xV100 + 2xK80". Default: the real GPUs.'),
+    ] = None,
+    listen: Annotated[
+        str, typer.Option("--listen", help="Address to listen on: HOST:PORT on loopback, or unix:PATH.")
+    ] = "127.0.0.1:7070",
     lease_seconds: Annotated[
         float | None,
         typer.Option(
             "--lease-seconds",
             parser=flag.number("--lease-seconds"),
             metavar="NUMBER",
-            help="How long jobs keep running without the scheduler. Default: 86400 (a day); 300 with --ray.",
+            help="How long jobs run without the scheduler, in s. Default: 86400; with --ray 300.",
         ),
     ] = None,
-    detach: Annotated[bool, typer.Option("--detach", help="Start it in the background; rota down ends it.")] = False,
+    detach: Annotated[bool, typer.Option("--detach", help="Run in the background; stop with rota down.")] = False,
     systemd: Annotated[
-        str | None, typer.Option("--systemd", metavar="PATH", help="Write a systemd unit with these flags, and start nothing.")
+        str | None,
+        typer.Option("--systemd", metavar="PATH", help="Write a systemd unit with these flags to PATH; start nothing."),
     ] = None,
     log_mb: Annotated[
         float,
         typer.Option(
-            "--log-mb", parser=flag.number("--log-mb", like="64"), metavar="NUMBER", help="What the log of a job may take."
+            "--log-mb", parser=flag.number("--log-mb", like="64"), metavar="NUMBER", help="Maximum size of a job's log, in MB."
         ),
     ] = 64.0,
     mps: Annotated[
         str | None,
-        typer.Option("--mps", metavar="FOLDER", help="Jobs run under NVIDIA's MPS, whose control daemon you run: its folder."),
+        typer.Option(
+            "--mps", metavar="FOLDER", help="Run jobs under NVIDIA MPS. FOLDER is your control daemon's pipe directory."
+        ),
     ] = None,
     ray: Annotated[
         str | None,
-        typer.Option("--ray", metavar="ADDRESS", help="Jobs run on the nodes of this Ray cluster; auto: the one here."),
+        typer.Option("--ray", metavar="ADDRESS", help="Run jobs on this Ray cluster; auto for the one on this machine."),
     ] = None,
     insecure_ray: flag.InsecureRay = False,
     node_folder: Annotated[
@@ -52,42 +60,42 @@ def up(
         typer.Option(
             "--node-folder",
             metavar="DIR",
-            help="With --ray: on a local disk of each node. Default: ~/.local/state/rota/nodes.",
+            help="With --ray: directory on a local disk. Default: ~/.local/state/rota/nodes.",
         ),
     ] = None,
     journal: Annotated[
         str | None,
-        typer.Option(
-            "--journal", metavar="URL", help="Of a PostgreSQL database for the journal; a file in the home if left out."
-        ),
+        typer.Option("--journal", metavar="URL", help="PostgreSQL database for the journal. Default: a SQLite file in the home."),
     ] = None,
     standby: Annotated[
-        bool, typer.Option("--standby", help="While another scheduler leads, wait, and take over when it is gone.")
+        bool, typer.Option("--standby", help="Wait while another scheduler is leader, and take over when it goes away.")
     ] = False,
     forget: Annotated[
         list[str] | None,
         typer.Option(
-            "--forget", metavar="FLAG", help="What this home was told by this flag no longer holds; all: by any. Repeatable."
+            "--forget", metavar="FLAG", help="Forget the value that the home keeps for FLAG; all for every flag. Repeatable."
         ),
     ] = None,
     adopt: Annotated[
-        bool, typer.Option("--adopt", help="The home is a copy and its original is gone: jobs go on from their checkpoints.")
+        bool, typer.Option("--adopt", help="Adopt a copied home whose original is gone: jobs resume from checkpoints.")
     ] = False,
     new_identity: Annotated[
-        bool, typer.Option("--new-identity", help="The home is a copy and its original stays: attempts there are not touched.")
+        bool, typer.Option("--new-identity", help="Give a copied home a new identity; attempts of the original are not touched.")
     ] = False,
-    output: Annotated[str, typer.Option("-o", "--output", help="With --detach or --systemd: table, json or csv.")] = "table",
+    output: Annotated[
+        str, typer.Option("-o", "--output", help="Output format with --detach or --systemd: table, json or csv.")
+    ] = "table",
     *,
     setup: dict[str, Any],
 ) -> None:
-    """Run the scheduler here until Ctrl-C; its jobs keep running without it, for a day unless --lease-seconds says otherwise.
+    """Run the scheduler until Ctrl-C. Its jobs keep running without it until their leases expire (--lease-seconds).
 
-    Flags that rota sim has too are kept in the home: a start without one goes on with what was given last. A new home begins with
-    the policy tiresias.
+    The home keeps the flags that rota sim has too: a start without such a flag uses the value that was given last. A new home
+    starts with the policy tiresias.
 
     Example: rota up --pretend "4xV100 + 2xK80" --policy tiresias
     """
-    from rota.server.serve import ServeOptions, check_options, check_words, serve
+    from rota.server.serve import ServeOptions, check_options, check_texts, serve
     from rota.wire.home import home_folder, other_owner
 
     shaped = flag.shape(output)
@@ -119,8 +127,8 @@ def up(
         if systemd is not None and (adopt or new_identity):
             flag_given = "--adopt" if adopt else "--new-identity"
             raise OptionError("is for one start.", field=flag_given, hint=f"rota up {flag_given} once, then --systemd without it")
-        if systemd is not None and ray is not None:  # the cluster may not be there yet
-            check_words(options)
+        if systemd is not None and ray is not None:  # the cluster may not exist yet
+            check_texts(options)
         else:
             check_options(options, partial(typer.echo, err=True)).driver.close()
         _elsewhere(place, systemd, shaped)
@@ -129,7 +137,7 @@ def up(
 
 
 def _elsewhere(home: Path, unit: str | None, shaped: str) -> None:
-    """The same command without the flag that sent us here, in the background or as a unit of systemd."""
+    """Start the same command in the background, or write a systemd unit for it."""
     from rota.cli.output import say
     from rota.server.background import address_of, start_in_background, systemd_unit
 
@@ -158,10 +166,10 @@ def _elsewhere(home: Path, unit: str | None, shaped: str) -> None:
     typer.echo("To keep it running after you log out, once: loginctl enable-linger")
 
 
-def _without(words: list[str]) -> list[str]:
-    """What was typed, but for --detach, --systemd, --home and -o."""
+def _without(arguments: list[str]) -> list[str]:
+    """Return the arguments without --detach, --systemd, --home and -o."""
     kept, skip = [], False
-    for word in words:
+    for word in arguments:
         if skip:
             skip = False
         elif word in ("--systemd", "--home", "-o", "--output"):

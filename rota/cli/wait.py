@@ -1,4 +1,4 @@
-"""`rota wait`: come back when jobs have ended."""
+"""`rota wait`: wait until jobs have ended."""
 
 import math
 from typing import Annotated
@@ -9,19 +9,21 @@ from rota.cli import common_flags as flag
 from rota.errors import OptionError
 
 OUT_OF_TIME = 124
-"""As `timeout` of the shell says it."""
+"""Exit code of a time-out, as in `timeout` of the shell."""
 
 
 def wait(
     jobs: flag.JobKeys,
     timeout: Annotated[
         float | None,
-        typer.Option("--timeout", parser=flag.number("--timeout"), metavar="SECONDS", help="Wait no longer than this."),
+        typer.Option(
+            "--timeout", parser=flag.number("--timeout"), metavar="SECONDS", help="Longest wait, in seconds. Default: no limit."
+        ),
     ] = None,
     home: flag.Home = None,
     output: flag.Output = "table",
 ) -> None:
-    """Wait until jobs have ended. Exit code 0: all finished; 1: one failed or was cancelled; 124: the time was over.
+    """Wait until jobs have ended. Exit codes: 0 all finished, 1 a job failed or was cancelled, 124 the time limit was reached.
 
     Example: rota wait 412 413 --timeout 3600
     """

@@ -1,4 +1,4 @@
-"""`rota why`: why a job is not running."""
+"""`rota why`: explain why a job is not running."""
 
 import json
 from typing import TYPE_CHECKING
@@ -9,14 +9,14 @@ from rota.model.counted import counted
 if TYPE_CHECKING:
     from rota.wire.rows import JobRow, WhyRow
 
-LONGEST_NAME = 32
-"""Longer names of jobs that are ahead are cut off on a terminal."""
-MOST_AHEAD = 6
-"""Jobs ahead that people are told of by name."""
+MAX_NAME_CHARS = 32
+"""Maximum length of the name of a job ahead, on a terminal."""
+MAX_AHEAD = 6
+"""Maximum number of jobs ahead that are named."""
 
 
 def why(job: flag.JobKey, home: flag.Home = None, output: flag.Output = "table") -> None:
-    """Say why a job is not running: every reason that holds, and who is ahead.
+    """Explain why a job is not running: every reason that holds, and the jobs ahead of it.
 
     Example: rota why 412
     """
@@ -32,10 +32,10 @@ def why(job: flag.JobKey, home: flag.Home = None, output: flag.Output = "table")
 
         say("csv", rows=[{"code": each.code, "sentence": each.sentence} for each in found.reasons], heads=("code", "sentence"))
     else:
-        _tell(found)
+        _print_why(found)
 
 
-def _tell(found: "WhyRow") -> None:
+def _print_why(found: "WhyRow") -> None:
     from rota.cli import job_text
     from rota.cli.screen import screen_columns, shortened, wrapped
 
@@ -49,14 +49,14 @@ def _tell(found: "WhyRow") -> None:
     width = max(map(len, sentences), default=0)
     codes = [f"  [{each.code}]" for each in found.reasons]
     if columns is not None and width + max(map(len, codes), default=0) + 4 > columns:
-        width = 0  # the codes are not below each other then
+        width = 0  # the codes are then not aligned
     for number, (text, code) in enumerate(zip(sentences, codes, strict=True), 1):
         say(f" {number}  ", f"{text:<{width}}{code}")
     if found.ahead:
-        longest = LONGEST_NAME if columns is not None else max(len(each.name) for each in found.ahead)
+        longest = MAX_NAME_CHARS if columns is not None else max(len(each.name) for each in found.ahead)
         named = [f"{each.id} {shortened(job_text.clean(each.name), longest)} ({job_text.user(each)})" for each in found.ahead]
-        more = jobs_ahead(found) - len(named[:MOST_AHEAD])
-        say(" Ahead of it   ", " · ".join(named[:MOST_AHEAD]) + (f" · and {more:,} more" if more else ""))
+        more = jobs_ahead(found) - len(named[:MAX_AHEAD])
+        say(" Ahead of it   ", " · ".join(named[:MAX_AHEAD]) + (f" · and {more:,} more" if more else ""))
     if found.reasons and found.policy:
         say(" Policy        ", job_text.clean(found.policy))
     if found.last_change:
@@ -64,13 +64,13 @@ def _tell(found: "WhyRow") -> None:
 
 
 def jobs_ahead(found: "WhyRow") -> int:
-    """How many jobs are ahead; the rows are those of the first."""
+    """Return how many jobs are ahead. The rows have only the first of them."""
     listed = (each.facts.get("ahead") for each in found.reasons)
     return max([len(found.ahead), *(len(each) for each in listed if isinstance(each, list))])
 
 
 def sentence(row: "JobRow") -> str:
-    """`Job 415 gpt-small is suspended (2 suspensions).`"""
+    """Return the job's phase as a sentence, such as `Job 415 gpt-small is suspended (2 suspensions).`"""
     from rota.cli import job_text
 
     head = f"Job {job_text.title(row)}"

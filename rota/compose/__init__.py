@@ -1,1 +1,1 @@
-"""Turns names, files and presets into values: the only room that knows what a policy is called."""
+"""Turn names, files and presets into values. No other room knows the names of policies."""

@@ -1,22 +1,22 @@
-"""A cluster from a short text or from a YAML file, with what only a simulation needs to know: how often its nodes fail.
+"""Read a cluster from a short text or a YAML file, with the failures and events of its nodes for simulations.
 
 nodes:
-  - count: 4              # four such nodes; 1 if left out
+  - count: 4              # number of such nodes; default 1
     accelerator: A100
     gpus: 8
-    name: big             # big1 to big4; n1, n2, ... if left out
-    rack: row1/r1         # from the outside in; or racks: 2, dealt out in turn; [2, 3]: two racks in each of three rows
-    host_memory: 512 GiB  # what parked jobs may use
-    mtbf: 30d             # each fails this often on average
-    repair: 2h            # and is away for so long
+    name: big             # big1 to big4; default n1, n2, ...
+    rack: row1/r1         # from the outside in; or racks: 2, filled in turn; [2, 3]: two racks in each of three rows
+    host_memory: 512 GiB  # host memory of a node for parked jobs
+    mtbf: 30d             # mean time between failures of a node
+    repair: 2h            # time until a failed node is back
 links: {between: [12.5, 6], inside: {A100: 300}}   # GB/s: between nodes, between racks, ...; between the GPUs of a node
 penalties: {all: [1.1, 1.3], vgg19: [1.7, 1.2]}    # how many times longer a step takes across nodes, racks, ...; by model
 prices: {A100: 2.9}       # dollars per GPU and hour
-failures: {mtbf: 60d, repair: 1h}             # of nodes that do not say it themselves
+failures: {mtbf: 60d, repair: 1h}             # of nodes without mtbf and repair of their own
 events:                                       # what happens to nodes, from the start of the trace
   - {at: 2h, join: {accelerator: H100, gpus: 8, count: 2, name: new}}
-  - {at: 5h, drain: big2}                     # no new jobs, and those that are there go elsewhere; undrain: big2
-  - {at: 6h, leave: big2, warning: 2m}        # gone for good; with a warning it is drained so long before
+  - {at: 5h, drain: big2}                     # no job starts on it, and its jobs move elsewhere; undrain: big2
+  - {at: 6h, leave: big2, warning: 2m}        # it leaves; with a warning it is drained for this time before
 """
 
 import math
@@ -37,7 +37,7 @@ from rota.model.units import FOREVER
 REPAIR_SECONDS = 3600.0
 
 EVENTS: tuple[Literal["join", "drain", "undrain", "leave"], ...] = ("join", "drain", "undrain", "leave")
-"""What can happen to a node."""
+"""Events of a node."""
 
 _JOINING = ("count", "accelerator", "gpus", "name", "rack", "racks", "host_memory")
 _NODE = ("count", "accelerator", "gpus", "name", "rack", "racks", "host_memory", "mtbf", "repair")
@@ -45,17 +45,17 @@ _NODE = ("count", "accelerator", "gpus", "name", "rack", "racks", "host_memory",
 
 @dataclass(frozen=True)
 class Site:
-    """A cluster, and the keywords of `Physics` that its description settles."""
+    """A cluster, and the keywords of `Physics` that its description sets."""
 
     cluster: Cluster
-    """All nodes that are ever there; those that join later are the last."""
+    """All nodes that the cluster ever has; nodes that join later come last."""
     physics: Mapping[str, Any] = field(default_factory=dict)
     changes: tuple[ClusterChange, ...] = ()
-    """What happens to nodes, in order."""
+    """Events of nodes, in order of time."""
 
 
 def open_cluster(given: str | Path | Cluster) -> Site:
-    """`9x(4xV100)`, the path of a YAML file or of a list of nodes, or a cluster as it is."""
+    """Return the cluster of a text such as `9x(4xV100)`, of a YAML file or of a list of nodes; a `Cluster` is used as it is."""
     if isinstance(given, Cluster):
         return Site(given)
     if not isinstance(given, str | Path):
@@ -69,7 +69,7 @@ def open_cluster(given: str | Path | Cluster) -> Site:
 
 
 def read_site(path: Path | str) -> Site:
-    """Read a YAML file. Nothing in it is guessed: an unknown name is an error that says its line."""
+    """Read a YAML file. Raise ClusterError, which names the line, for an unknown name."""
     root = read_tree(path, ClusterError, instead=EXAMPLE)
     top = root.fields(("nodes", "links", "penalties", "prices", "failures", "events"), required=("nodes",))
     failing = top["failures"].fields(("mtbf", "repair")) if "failures" in top else {}
@@ -113,7 +113,7 @@ def read_site(path: Path | str) -> Site:
 
 
 def _events(entry: TreeEntry, nodes: list[Node]) -> tuple[list[Node], tuple[ClusterChange, ...]]:
-    """The nodes that join, and all that happens, in order of time."""
+    """Return the nodes that join, and all events in order of time."""
     listed = [(item, item.fields(("at", "warning", *EVENTS), required=("at",))) for item in entry.items()]
     listed.sort(key=lambda each: each[1]["at"].seconds())
     number = {node.name: place for place, node in enumerate(nodes)}
@@ -138,7 +138,9 @@ def _events(entry: TreeEntry, nodes: list[Node]) -> tuple[list[Node], tuple[Clus
             continue
         name = fields[what].text()
         if name not in number:
-            raise fields[what].wrong("no node of this name is there by then.", hint=f"one of {', '.join(sorted(number))}")
+            raise fields[what].wrong(
+                "the cluster has no node of this name at that time.", hint=f"one of {', '.join(sorted(number))}"
+            )
         if what == "leave" and "warning" in fields:
             found.append(ClusterChange(max(at_s - fields["warning"].seconds(), 0.0), "drain", number[name]))
         found.append(ClusterChange(at_s, what, number[name]))
@@ -148,7 +150,7 @@ def _events(entry: TreeEntry, nodes: list[Node]) -> tuple[list[Node], tuple[Clus
 
 
 def _penalties(entry: TreeEntry) -> Locality:
-    """By model, and `all` for the others; a single list is for all."""
+    """Read penalties by model, with `all` for other models. A single list is for all models."""
     by_model = entry.mapping() if isinstance(entry.value, dict) else {EVERYBODY: entry}
     factors = {name: tuple(level.number(least=1.0) for level in levels.items()) for name, levels in by_model.items()}
     return Locality(factors.pop(EVERYBODY, ()), factors)
@@ -160,14 +162,16 @@ def _nodes(group: TreeEntry, fields: Mapping[str, TreeEntry], before: int) -> It
     if count * gpus > MOST_GPUS:
         raise fields["gpus"].wrong(f"more than {MOST_GPUS:,} GPUs.", hint="fewer nodes")
     if "rack" in fields and "racks" in fields:
-        raise fields["racks"].wrong("beside `rack`: which of the two?", hint="`rack` names one, `racks` counts several")
+        raise fields["racks"].wrong(
+            "cannot be combined with `rack`. Give one of the two.", hint="`rack` names one rack, `racks` is a number of racks"
+        )
     racks = [group.whole(least=1, most=count) for group in fields["racks"].items()] if "racks" in fields else []
     if len(racks) > 1 and math.prod(racks) > count:
         raise fields["racks"].wrong(f"makes more racks than the {count} nodes.", hint="smaller numbers, or more nodes")
     name = fields["name"].text() if "name" in fields else ""
     accelerator = canonical(fields["accelerator"].text())
     if not ACCELERATOR.fullmatch(accelerator):
-        raise fields["accelerator"].wrong("is no accelerator type.", hint="a name such as A100, without blanks")
+        raise fields["accelerator"].wrong("is not an accelerator type.", hint="a name such as A100, without spaces")
     host_gib = fields["host_memory"].gib() if "host_memory" in fields else None
     for i in range(count):
         called = f"{name}{i + 1}" if name and count > 1 else name or f"n{before + i + 1}"
@@ -176,7 +180,7 @@ def _nodes(group: TreeEntry, fields: Mapping[str, TreeEntry], before: int) -> It
 
 
 def _path(name: str, number: int, racks: list[int]) -> str:
-    """Where the racks of a group stand: nodes are dealt out over all of them in turn."""
+    """Return the rack of a node in a group whose nodes fill its racks in turn."""
     parts = []
     for level, count in enumerate(racks):
         number, place = divmod(number, count)
@@ -198,7 +202,7 @@ def _by_type(entry: TreeEntry | None, types: set[str], *, above: bool) -> dict[s
         if canonical(name) not in types:
             raise value.wrong(f"no node has {canonical(name)}.", hint=f"one of {', '.join(sorted(types))}")
         if canonical(name) in found:
-            raise value.wrong(f"{canonical(name)} is given twice: upper and lower case are one.", hint="keep one of the two")
+            raise value.wrong(f"{canonical(name)} is given twice; case does not matter.", hint="keep one of the two")
         found[canonical(name)] = value.number(above=above)
     return found
 

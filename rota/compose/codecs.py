@@ -1,4 +1,4 @@
-"""What snapshots and journals are written with: the core's types, sources of rates, and what a policy remembers."""
+"""Codecs of snapshots and journals: the core's types, sources of rates, and the memory of a policy."""
 
 from rota.core.snapshot import make_codec
 from rota.live.views import memory_types
@@ -8,5 +8,5 @@ from rota.profiles.scaling import SOURCES
 
 
 def codec_for(policy: Policy | None = None) -> Codec:
-    """For a policy that is asked in this process. In a daemon what it remembers is a text already, and no policy is needed."""
+    """Return the codec for a policy that runs in this process. A daemon needs no policy, since its policy's memory is a text."""
     return make_codec(*SOURCES, *(memory_types(policy) if policy is not None else ()))

@@ -1,4 +1,4 @@
-"""The texts below the fields of a dataclass. Python does not keep them, so they are read from the source."""
+"""Docstrings of the fields of a dataclass. Python does not keep them, so they are read from the source."""
 
 import ast
 import inspect
@@ -7,7 +7,7 @@ import textwrap
 
 
 def field_docstrings(kind: type) -> dict[str, str]:
-    """Field -> the string literal below it, of the class and its bases. Without source there are none."""
+    """Return field -> docstring, for the class and its bases. The mapping is empty if there is no source."""
     found: dict[str, str] = {}
     for owner in reversed(kind.__mro__[:-1]):
         try:

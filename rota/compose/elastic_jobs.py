@@ -1,4 +1,4 @@
-"""Elastic jobs in a simulation: which other sizes each job of a trace accepts."""
+"""Elastic jobs in a simulation: the GPU counts and batch sizes that each job of a trace accepts."""
 
 from collections import Counter
 from dataclasses import replace
@@ -12,19 +12,19 @@ from rota.profiles.catalogue import read_key
 from rota.traces.trace import Trace
 
 WAYS = ("none", "gpus", "batch")
-"""No job accepts another size; other numbers of GPUs with the batch size that it asked for; other batch sizes too."""
+"""Values of --elastic: no other sizes; other GPU counts at the requested batch size; other batch sizes too."""
 
 COUNTS = (1, 2, 4, 8, 16, 32, 64, 128, 256)
-"""Numbers of GPUs that an elastic job accepts, besides the one it asked for..."""
-MOST_TIMES = 4
-"""...up to so many times as many as that."""
+"""GPU counts that an elastic job accepts besides the requested one, up to `MAX_MULTIPLE` times that."""
+MAX_MULTIPLE = 4
+"""Largest accepted GPU count, as a multiple of the requested one."""
 
 
 def made_elastic(way: str, trace: Trace, rates: Rates, gpus: int) -> Trace:
-    """The same jobs with the sizes that they accept, on a cluster with so many GPUs. A job stays as it is if nothing is known of
-    how it scales."""
+    """Return the trace with the sizes that its jobs accept on a cluster with `gpus` GPUs. A job without a known scaling model
+    keeps its size."""
     if way not in WAYS:
-        raise UnknownNameError("way to be elastic", way, WAYS, hint="--elastic batch")
+        raise UnknownNameError("value of --elastic", way, WAYS, hint="--elastic batch")
     made, unknown = [], Counter[str]()
     for _, spec in trace.arrivals:
         if way == "none":
@@ -39,13 +39,16 @@ def made_elastic(way: str, trace: Trace, rates: Rates, gpus: int) -> Trace:
     notes = trace.notes
     if unknown:
         names = ", ".join(name for name, _ in unknown.most_common(3))
-        notes = (*notes, f"{unknown.total():,} of {len(made):,} jobs stay as they are: it is not known how they scale ({names})")
+        notes = (
+            *notes,
+            f"{unknown.total():,} of {len(made):,} jobs are not elastic, because how they scale is unknown ({names})",
+        )
     arrivals = tuple(Arrival(arrival.submitted_s, spec) for arrival, spec in zip(trace.arrivals, made, strict=True))
     return replace(trace, arrivals=arrivals, notes=notes)
 
 
 def same_sizes(one: Trace, other: Trace) -> bool:
-    """Whether the jobs of two traces accept the same sizes, and change theirs in the same way."""
+    """Return whether the jobs of two traces accept the same sizes, and resize in the same way."""
     return one is other or all(
         a.spec.demand.sizes() == b.spec.demand.sizes() and a.spec.can_resize == b.spec.can_resize
         for a, b in zip(one.arrivals, other.arrivals, strict=True)
@@ -53,7 +56,7 @@ def same_sizes(one: Trace, other: Trace) -> bool:
 
 
 def _elastic(spec: JobSpec, way: str, rates: Rates, gpus: int) -> JobSpec:
-    counts = spec.gpu_counts or tuple(count for count in COUNTS if count <= min(MOST_TIMES * spec.width, gpus))
+    counts = spec.gpu_counts or tuple(count for count in COUNTS if count <= min(MAX_MULTIPLE * spec.width, gpus))
     batch_size = spec.batch_size or _batch_size(spec.profile, spec.width)
     if not batch_size:
         return replace(spec, gpu_counts=counts, batch_sizes=(), can_resize=True)
@@ -70,7 +73,7 @@ def _elastic(spec: JobSpec, way: str, rates: Rates, gpus: int) -> JobSpec:
 
 @lru_cache(maxsize=4096)
 def _batch_size(profile: str, width: int) -> int:
-    """Of the whole gang, as its profile says it; 0: it does not."""
+    """Return the batch size of the gang according to its profile; 0 if unknown."""
     reading = read_key(profile)
     if reading is None or reading.summed:
         return 0
@@ -78,5 +81,5 @@ def _batch_size(profile: str, width: int) -> int:
 
 
 def _sizes(model: str, batch_size: int, efficiency: Efficiency) -> tuple[int, ...]:
-    """Those that its efficiency was measured at; none if it was not."""
+    """Return the batch sizes at which the model's efficiency was measured; empty if it was not."""
     return tuple(sorted({*efficiency.sizes(model), batch_size})) if efficiency.knows(model) else ()

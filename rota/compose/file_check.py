@@ -1,4 +1,4 @@
-"""Looks at a file as if it were used, and says what it is: a trace, rates, a cluster, a job spec, tenants or a policy."""
+"""Check a file as if it were used, and describe it: a trace, rates, a cluster, a job spec, tenants or a policy."""
 
 import os
 import time
@@ -17,16 +17,16 @@ from rota.wire.spec import Spec, spec_from
 
 @dataclass(frozen=True, slots=True)
 class FileCheck:
-    """A file that can be used."""
+    """A valid file."""
 
     file: str
     kind: str
     says: str
-    """What is in it, in a few words."""
+    """Short description of the contents."""
 
 
 def check_file(path: str) -> FileCheck:
-    """Raises the error that using the file would raise."""
+    """Check a file. Raise the error that using it would raise."""
     suffix = Path(path.partition(":")[0]).suffix.lower()
     if suffix == ".py":
         return _policy(path)
@@ -35,7 +35,7 @@ def check_file(path: str) -> FileCheck:
 
 
 def _yaml(path: str) -> FileCheck:
-    """Nodes make a cluster, a command makes a job, weights make tenants."""
+    """Check a YAML file: it is a cluster if it has nodes, a job spec if it has a command, tenants if it has weights."""
     from rota.beliefs.rates import Rates
     from rota.compose.accelerator_types import type_guesses
     from rota.compose.cluster_yaml import read_site
@@ -68,7 +68,7 @@ def _is_tenant(entry: TreeEntry) -> bool:
 
 
 def _refuse_what_submit_refuses(spec: Spec, root: TreeEntry) -> None:
-    """Name the line of what `rota submit` refuses, such as a deadline in the past."""
+    """Raise SpecError, with the line, for what `rota submit` refuses, such as a deadline in the past."""
     try:
         to_job_spec(submitted_job(spec, "", "/", dict.fromkeys(spec.env, "")), time.time())
     except SpecError as problem:
@@ -79,11 +79,11 @@ def _refuse_what_submit_refuses(spec: Spec, root: TreeEntry) -> None:
 
 
 def _table(path: str) -> FileCheck:
-    """Rates and lists of nodes have columns of their own; whatever else is a table is taken for a trace."""
+    """Check a table. Rates and lists of nodes are recognised by their columns; any other table is checked as a trace."""
     try:
         columns = read_table(path, OptionError).folded().columns
     except InputError:
-        columns = ()  # the reader of traces says it better
+        columns = ()  # the reader of traces has the better message
     if {"sn", "gpu", "model"} <= set(columns):
         return _node_list(path)
     return _rates(path) if {"steps_per_second", "accelerator"} & set(columns) else _trace(path)

@@ -15,18 +15,18 @@ from rota.profiles.variability_files import variability_files
 
 
 class Fingerprints:
-    """Fingerprints of many studies. It reads each file once."""
+    """Fingerprints of many studies. Each file is read once."""
 
     def __init__(self) -> None:
         self._contents: dict[Path, str] = {}
         self._files: dict[tuple[str, str], list[Path]] = {}
 
     def of(self, study: Study) -> str:
-        """The same fields and the same contents of files have the same fingerprint."""
+        """Return the fingerprint of a study. Equal fields and equal file contents have equal fingerprints."""
         return hashlib.sha256(json.dumps([study.plain(), self.files(study)], sort_keys=True).encode()).hexdigest()
 
     def files(self, study: Study) -> dict[str, str]:
-        """The files that the study reads, as it names them, and a digest of each; an empty one if it cannot be read."""
+        """Return the files that the study reads, as it names them, with a digest of each; empty if a file cannot be read."""
         said = study.plain()
         return {str(path): self._digest(path) for name in FILES if said.get(name) for path in self._read(name, said[name])}
 
@@ -41,12 +41,12 @@ class Fingerprints:
                 with path.open("rb") as file:
                     self._contents[path] = hashlib.file_digest(file, "sha256").hexdigest()
             except OSError:
-                self._contents[path] = ""  # preparing the study says what is wrong with the file
+                self._contents[path] = ""  # preparing the study raises the error of the file
         return self._contents[path]
 
 
 def _file(text: str) -> Iterable[Path]:
-    """The file of this name, if there is one."""
+    """Return the file of this name, if there is one."""
     try:
         return [Path(text)] if Path(text).is_file() else []
     except (OSError, ValueError):
@@ -54,7 +54,7 @@ def _file(text: str) -> Iterable[Path]:
 
 
 def _trace_files(text: str) -> Iterable[Path]:
-    """A trace file, or the files in the settings of a generated trace: `gavel:profile=FILE`."""
+    """Return a trace's file, or the files in the settings of a generated trace, such as `gavel:profile=FILE`."""
     settings = text.partition(":")[2].split(",")
     return list(_file(text)) or [path for each in settings for path in _file(each.partition("=")[2].strip())]
 
@@ -69,7 +69,7 @@ def _placer_files(text: str) -> Iterable[Path]:
 
 
 def _named_files(registry: Registry, text: str) -> list[Path]:
-    """The file that has the class, unless it is built in, and the files in its options: `hierarchical:tenants=FILE`."""
+    """Return the file of a class that is not built in, and the files in its options, such as `hierarchical:tenants=FILE`."""
     try:
         spelled = ParsedName.parse(text, registry.what)
     except InputError:
@@ -92,7 +92,7 @@ def _plug_in_files(registry: Registry, name: str) -> Iterable[Path]:
 
 
 def _profile_files(text: str) -> Iterable[Path]:
-    """A table of rates, or the tables of a folder, as deep as they are looked for."""
+    """Return a table of rates, or the tables below a folder, as deep as they are searched for."""
     try:
         tables = [*Path(text).glob("*.csv"), *Path(text).glob("*/*.csv")] if Path(text).is_dir() else []
     except (OSError, ValueError):
@@ -116,4 +116,4 @@ FILES: Mapping[str, Callable[[str], Iterable[Path]]] = {
     "tensors": _file,
     "variability": _variability_files,
 }
-"""Field -> the files that its text names."""
+"""Field -> function that returns the files that its text names."""

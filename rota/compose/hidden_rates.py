@@ -1,4 +1,4 @@
-"""What a scheduler is told of a table of rates when it is told only a part: the rest it estimates, and learns from what runs."""
+"""Hide a part of a table of rates from the scheduler, which then estimates those rates and learns them from running jobs."""
 
 import numpy as np
 
@@ -8,11 +8,12 @@ from rota.errors import OptionError
 from rota.model.view import keyed_rng
 
 REFERENCES = 0.5
-"""Part of the profiles that are known in full, whatever is told of the others."""
+"""Fraction of the profiles whose rates are never hidden."""
 
 
 def shown_part(rates: Rates, part: float, seed: int) -> Rates:
-    """Half of the profiles in full; of each other one, this part of its measurements, at least one. Same seed, same draw."""
+    """Return all rates of half of the profiles, and this fraction of the rates of each other one, at least one rate. The same
+    seed hides the same rates."""
     if not 0 < part <= 1:
         raise OptionError("must be more than 0 and at most 1.", field="profiled", value=part, hint="--profiled 0.3")
     names = sorted({name for name, _, _ in rates.table})

@@ -1,4 +1,4 @@
-"""The range that each number of a study has to be in. Beyond it a value is a slip of the pen: a wrong unit, or zeros too many."""
+"""Allowed range of each number of a study. A value outside of it is a mistake, such as a wrong unit or too many zeros."""
 
 import math
 from collections.abc import Mapping
@@ -9,15 +9,15 @@ import numpy as np
 from rota.compose.study import Study
 from rota.errors import OptionError
 
-MOST_SEEDS = 10_000
-"""Most seeds of a comparison or a sweep: an interval over more says nothing new."""
-LONGEST_SECONDS = 1e8
-"""Three years."""
+MAX_SEEDS = 10_000
+"""Maximum number of seeds of a comparison or a sweep. More would not narrow the interval."""
+MAX_SECONDS = 1e8
+"""Maximum length of time, in seconds: three years."""
 
 
 @dataclass(frozen=True, slots=True)
 class FieldRange:
-    """What a number may be."""
+    """Allowed range of a number."""
 
     least: float
     most: float
@@ -25,27 +25,27 @@ class FieldRange:
 
 
 LIMITS: Mapping[str, FieldRange] = {
-    "round_seconds": FieldRange(1.0, LONGEST_SECONDS, "360"),
+    "round_seconds": FieldRange(1.0, MAX_SECONDS, "360"),
     "launch_seconds": FieldRange(0.0, 1e6, "5"),
     "checkpoint_seconds": FieldRange(0.0, 1e6, "6"),
     "restore_seconds": FieldRange(0.0, 1e6, "3"),
     "checkpoint_every_seconds": FieldRange(1.0, math.inf, "600"),
     "node_mtbf_seconds": FieldRange(1.0, math.inf, "86400"),
-    "node_repair_seconds": FieldRange(0.0, LONGEST_SECONDS, "3600"),
+    "node_repair_seconds": FieldRange(0.0, MAX_SECONDS, "3600"),
     "spread_penalty": FieldRange(1.0, 1000.0, "1.7"),
     "cordon_slower_than": FieldRange(1.0, 1000.0, "1.5"),
     "min_run_factor": FieldRange(0.0, 1e6, "10"),
-    "whole_steps_seconds": FieldRange(0.0, LONGEST_SECONDS, "360"),
-    "ends_every_seconds": FieldRange(0.0, LONGEST_SECONDS, "360"),
+    "whole_steps_seconds": FieldRange(0.0, MAX_SECONDS, "360"),
+    "ends_every_seconds": FieldRange(0.0, MAX_SECONDS, "360"),
     "noise": FieldRange(0.0, 1.0, "0.05"),
     "seed": FieldRange(0, 2**63 - 1, "0"),
     "first": FieldRange(1, 1e9, "1000"),
 }
-"""Fields of a study that are numbers; those of the other numbers, such as `profiled`, are checked where they are used."""
+"""Field of a study -> its range. Other numbers, such as `profiled`, are checked where they are used."""
 
 
 def check_limits(study: Study) -> None:
-    """Raise for the first number that is out of its range. A penalty that is not a plain number is checked when it is read."""
+    """Raise OptionError for the first number out of range. A penalty that is not a plain number is checked when it is read."""
     for name, limits in LIMITS.items():
         given = getattr(study, name)
         if given is None or not isinstance(given, int | float | tuple):
@@ -55,7 +55,7 @@ def check_limits(study: Study) -> None:
 
 
 def out_of_range(name: str, value: object) -> OptionError:
-    """The error that says the range."""
+    """Return an error that names the range."""
     limits = LIMITS[name]
     most = f" to {limits.most:,.0f}" if math.isfinite(limits.most) else " on"
     unit = "; times are in seconds" if name.endswith("_seconds") else ""

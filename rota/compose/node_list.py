@@ -1,8 +1,8 @@
-"""A cluster from a list of nodes as Alibaba published it with its GPU trace of 2023, "openb" (Weng et al., ATC'23):
+"""Read a cluster from a list of nodes in the format of Alibaba's GPU trace of 2023, "openb" (Weng et al., ATC'23):
 `sn,cpu_milli,memory_mib,gpu,model`.
 
-A row is a node: `sn` its name, `gpu` how many GPUs it has, `model` their accelerator type as the pods' `gpu_spec` names it. Nodes
-without GPUs are left out. CPUs and memory are not read, and other columns may be there.
+Each row is a node: `sn` is its name, `gpu` its number of GPUs, and `model` their accelerator type as the pods' `gpu_spec` names
+it. Nodes without GPUs are left out. CPUs, memory and other columns are ignored.
 """
 
 from collections.abc import Iterator
@@ -16,7 +16,7 @@ COLUMNS = ("sn", "gpu", "model")
 
 
 def read_node_list(path: Path | str) -> Cluster:
-    """Whatever is wrong with the file is an error that names the line."""
+    """Read a list of nodes. Raise ClusterError, which names the line, if it is wrong."""
     table = read_table(path, ClusterError).folded()
     for column in COLUMNS:
         if column not in table.columns:
@@ -45,7 +45,7 @@ def _nodes(table: FileTable) -> Iterator[Node]:
             problem = f"is already the name of line {seen[name]}." if name else "is empty."
             raise row.wrong("sn", problem, hint="give every node its own name")
         if not ACCELERATOR.fullmatch(model):
-            raise row.wrong("model", "is no accelerator type.", hint="a name such as T4, without blanks")
+            raise row.wrong("model", "is not an accelerator type.", hint="a name such as T4, without spaces")
         total += gpus
         if total > MOST_GPUS:
             raise row.wrong("gpu", f"makes more than {MOST_GPUS:,} GPUs.", hint="fewer nodes")

@@ -1,4 +1,4 @@
-"""Reads `NAME:key=value,...` and fits the values to the constructor of what is named."""
+"""Parse `NAME:key=value,...`, and convert the values to the types of the named class's fields."""
 
 import dataclasses
 import inspect
@@ -24,7 +24,7 @@ class ParsedName:
 
     @classmethod
     def parse(cls, text: str, what: str) -> "ParsedName":
-        """`tiresias:thresholds=3250/7200,promote=8`, or a file: `./mine.py:Mine:alpha=2`."""
+        """Parse a text such as `tiresias:thresholds=3250/7200,promote=8`, or a file such as `./mine.py:Mine:alpha=2`."""
         head, options = text.strip(), ""
         name, _, rest = text.strip().partition(":")
         if name.endswith(".py"):
@@ -47,14 +47,14 @@ class ParsedName:
 
 
 def options_of(kind: type) -> list[str]:
-    """The names of what a constructor takes."""
+    """Return the names of a constructor's options."""
     given = inspect.signature(kind).parameters.values()
     return [each.name for each in given if each.kind in (each.POSITIONAL_OR_KEYWORD, each.KEYWORD_ONLY)]
 
 
 def fit(kind: type, options: Mapping[str, str], where: str, hint: str = "") -> Any:
-    """Construct `kind` with options given as text, each turned into the type its field declares. `hint`: what to do about an
-    error; else, to look at the policy."""
+    """Construct `kind` with options given as text, each converted to the type of its field. `hint` is the next step in errors;
+    by default it is the command that shows the policy."""
     hint = hint or f"rota policy show {where}"
     fields = options_of(kind)
     hints = typing.get_type_hints(kind if dataclasses.is_dataclass(kind) else vars(kind).get("__init__", kind))
@@ -110,13 +110,13 @@ def _number(text: str, field: str, example: str, whole: bool = False) -> float:
 
 
 def _numbers(text: str, field: str, where: str, key: str) -> tuple[float, ...]:
-    """A list written with slashes, or a CSV file whose one column `duration` holds it."""
+    """Parse a list written with slashes, or read it from the column `duration` of a CSV file."""
     try:
         return tuple(float(part) for part in text.split("/"))
     except ValueError:
         if text.lower().endswith(".csv"):
             return _column(Path(text), field)
-    raise OptionError("not numbers with slashes between.", field=field, value=text, hint=f"{where}:{key}=3250/7200")
+    raise OptionError("not numbers separated by slashes.", field=field, value=text, hint=f"{where}:{key}=3250/7200")
 
 
 def _column(path: Path, field: str) -> tuple[float, ...]:

@@ -1,7 +1,7 @@
-"""Tactics by name, each with its options: `pack`, or `pack:settle_seconds=120,least_gain=0.1`.
+"""Parse tactics by name, each with its options: `pack`, or `pack:settle_seconds=120,least_gain=0.1`.
 
-Commas stand between tactics and between the options of one. What has a `=` and no name before it is another option of the tactic
-that began its options last.
+Commas separate both tactics and the options of one tactic. An item with `=` and without a name is another option of the tactic
+before it.
 """
 
 from collections.abc import Mapping
@@ -22,11 +22,11 @@ POSITIVE = ("settle_seconds",)
 """Options that must be more than 0."""
 
 NONE = "none"
-"""A policy that brings tactics of its own goes without."""
+"""Text that switches off all tactics, including those of the policy itself."""
 
 
 def make_tactics(text: str) -> Tactics:
-    """From names with commas between them, each with options or without; or none."""
+    """Return the tactics of a text: names separated by commas, each with or without options."""
     if text.strip() == NONE:
         return Tactics()
     made = {}
@@ -48,14 +48,14 @@ def make_tactics(text: str) -> Tactics:
 
 
 def _parts(text: str) -> list[str]:
-    """`pack:a=1,b=2,grow` is `pack:a=1,b=2` and `grow`."""
+    """Split `pack:a=1,b=2,grow` into `pack:a=1,b=2` and `grow`."""
     parts: list[str] = []
     for item in filter(None, (each.strip() for each in text.split(","))):
         name, equals, _ = item.partition("=")
         if equals and ":" not in name:
             if not parts or ":" not in parts[-1]:
                 before = f"{parts[-1]}:" if parts else "pack:"
-                raise OptionError("is no tactic.", field="tactics", value=item, hint=f"options follow a colon: {before}{item}")
+                raise OptionError("is not a tactic.", field="tactics", value=item, hint=f"options follow a colon: {before}{item}")
             parts[-1] += f",{item}"
         else:
             parts.append(item)

@@ -1,4 +1,4 @@
-"""The property suite for placers: what `rota policy check` runs on one."""
+"""The property suite for placers, which `rota policy check` runs."""
 
 import time
 from collections.abc import Callable, Iterator, Mapping
@@ -20,16 +20,16 @@ from rota.sim.engine import Engine, place_of
 from rota.sim.physics import Physics
 
 POLICIES = ("srsf", "las")
-"""Policies that the placer is tried under; they suspend jobs, so that places change."""
+"""Policies under which the placer is tested. They suspend jobs, so placements change."""
 
-Hear = Callable[[PlacementView, list[PlacementRequest], list[Ints]], None]
-"""Called with the GPUs as they were before the placer answered, what it was asked, and what it answered."""
+Listener = Callable[[PlacementView, list[PlacementRequest], list[Ints]], None]
+"""Function called with the placement view before the placer's answer, its requests, and its answer."""
 
 Make = Callable[[], Placer]
 
 
 def check_placer(make: Make, seeds: int, limit_seconds: float) -> Iterator[Finding]:
-    """Try every property on `seeds` random workloads, each for about `limit_seconds` at most. Yield each finding."""
+    """Test every property on `seeds` random workloads, each for at most about `limit_seconds`. Yield each finding."""
     return (_tried(name, holds, make, seeds, limit_seconds) for name, holds in PROPERTIES.items())
 
 
@@ -49,11 +49,11 @@ def _tried(name: str, holds: Callable[[Make, int], None], make: Make, seeds: int
     return Finding(name, True)
 
 
-class _Heard:
-    """A placer somebody listens to."""
+class _Observed:
+    """A placer whose requests and answers are passed to a function."""
 
-    def __init__(self, placer: Placer, hear: Hear) -> None:
-        self._placer, self._hear = placer, hear
+    def __init__(self, placer: Placer, listener: Listener) -> None:
+        self._placer, self._listener = placer, listener
 
     @property
     def sticky(self) -> bool:
@@ -66,7 +66,7 @@ class _Heard:
         before = _copied(floor)
         asked = list(requests)
         answer = self._placer.place(floor, requests)
-        self._hear(before, asked, answer)
+        self._listener(before, asked, answer)
         return answer
 
 
@@ -75,7 +75,7 @@ def _copied(floor: PlacementView) -> PlacementView:
 
 
 def _run(placer: Placer, seed: int, policy: str = POLICIES[0]) -> Any:
-    """A simulated workload under a policy; the record of it."""
+    """Simulate a random workload under a policy, and return its record."""
     cluster, arrivals = workload(seed)
     settings = Settings(seed=seed, decide=AtRounds(round_seconds=60.0) if seed % 2 else AtEvents())
     scheduler = Scheduler(cluster, placer, settings)
@@ -91,21 +91,21 @@ def _every_job_ends(make: Make, seed: int) -> None:
 
 
 def _as_many_as_asked(make: Make, seed: int) -> None:
-    def hear(floor: PlacementView, requests: list[PlacementRequest], answer: list[Ints]) -> None:
+    def listener(floor: PlacementView, requests: list[PlacementRequest], answer: list[Ints]) -> None:
         if len(answer) != len(requests):
             raise Violation(f"{len(requests)} requests got {len(answer)} answers")
         for request, gpus in zip(requests, answer, strict=True):
             given = np.asarray(gpus)
             if len(given) != request.gpus or len(set(given.tolist())) != request.gpus:
-                raise Violation(f"job {request.job} asked for {request.gpus} GPUs and got {given.tolist()}")
+                raise Violation(f"job {request.job} requested {request.gpus} GPUs and got {given.tolist()}")
             if (np.diff(given) <= 0).any():
                 raise Violation(f"the GPUs of job {request.job} are not sorted: {given.tolist()}")
 
-    _run(_Heard(make(), hear), seed)
+    _run(_Observed(make(), listener), seed)
 
 
 def _of_its_pool_and_free(make: Make, seed: int) -> None:
-    def hear(floor: PlacementView, requests: list[PlacementRequest], answer: list[Ints]) -> None:
+    def listener(floor: PlacementView, requests: list[PlacementRequest], answer: list[Ints]) -> None:
         free = floor.available.copy()
         for request, gpus in zip(requests, answer, strict=False):
             for gpu in np.asarray(gpus).tolist():
@@ -115,7 +115,7 @@ def _of_its_pool_and_free(make: Make, seed: int) -> None:
                     raise Violation(f"job {request.job} got GPU {gpu}, which was not free")
                 free[gpu] = False
 
-    _run(_Heard(make(), hear), seed)
+    _run(_Observed(make(), listener), seed)
 
 
 def _pool(cluster: Cluster, request: PlacementRequest) -> str:
@@ -125,12 +125,12 @@ def _pool(cluster: Cluster, request: PlacementRequest) -> str:
 def _same_floor_same_answer(make: Make, seed: int) -> None:
     other = make()
 
-    def hear(floor: PlacementView, requests: list[PlacementRequest], answer: list[Ints]) -> None:
+    def listener(floor: PlacementView, requests: list[PlacementRequest], answer: list[Ints]) -> None:
         again = other.place(_copied(floor), list(requests))
         if [np.asarray(gpus).tolist() for gpus in again] != [np.asarray(gpus).tolist() for gpus in answer]:
             raise Violation("the same GPUs and the same requests got two answers: randomness comes from floor.rng()")
 
-    _run(_Heard(make(), hear), seed)
+    _run(_Observed(make(), listener), seed)
 
 
 def _same_seed_same_run(make: Make, seed: int) -> None:
@@ -141,8 +141,8 @@ def _same_seed_same_run(make: Make, seed: int) -> None:
 
 PROPERTIES: Mapping[str, Callable[[Make, int], None]] = {
     "every job ends": _every_job_ends,
-    "each request gets as many GPUs as it asked for": _as_many_as_asked,
+    "each request gets its number of GPUs": _as_many_as_asked,
     "GPUs are free, of the right pool, and given once": _of_its_pool_and_free,
-    "the same floor gives the same answer": _same_floor_same_answer,
+    "the same view gives the same answer": _same_floor_same_answer,
     "the same seed gives the same run": _same_seed_same_run,
 }

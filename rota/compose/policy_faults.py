@@ -1,4 +1,4 @@
-"""Makes what a policy raised easier to mend: which columns there are, and on which line of the user's file it happened."""
+"""Add to the errors of policies what helps to fix them: the existing columns, and the line in the user's file."""
 
 import re
 import traceback
@@ -17,22 +17,22 @@ OBJECTS = {
     "View": ("view", View),
     "Program": ("a Program", Program),
 }
-"""What a policy reads, by the name of its class."""
+"""Class that a policy reads -> its name in messages, and the class."""
 
 _MISSING = re.compile(r"'(Jobs|Options|View|Program)' object has no attribute '(\w+)'")
 _PACKAGE = Path(__file__).parents[1]
 
 
 def explain_fault(problem: RotaError) -> None:
-    """Add to the message of an error that a policy caused."""
-    told = with_columns(problem.message)
+    """Add existing columns and the line of the policy to the message of its error."""
+    message = with_columns(problem.message)
     if not isinstance(problem, PolicyError):
-        told = f"{told.removesuffix('.')}{_place(problem)}."
-    problem.message, problem.args = told, (told,)
+        message = f"{message.removesuffix('.')}{_place(problem)}."
+    problem.message, problem.args = message, (message,)
 
 
 def with_columns(message: str) -> str:
-    """A message about a name that a view lacks, with the names it has."""
+    """Add the existing names to a message about a name that a view does not have."""
     missing = _MISSING.search(message)
     if missing is None:
         return message
@@ -42,28 +42,28 @@ def with_columns(message: str) -> str:
 
 
 def columns(kind: type) -> list[str]:
-    """The names of what an object holds."""
+    """Return the names of the attributes of a class."""
     held = {each.name for each in fields(kind)} if is_dataclass(kind) else set()
     return sorted(name for name in held | set(dir(kind)) if not name.startswith("_"))
 
 
 def fault_traceback(problem: BaseException) -> str:
-    """The way from the scheduler's question to what a policy raised; nothing for an error that no policy caused."""
+    """Return the traceback from the scheduler's call to the policy's error; an empty text if no policy caused the error."""
     if problem.__cause__ is not None:
         return "".join(traceback.format_exception(problem.__cause__))
-    frames = _since_asked(problem)
+    frames = _since_call(problem)
     return "Traceback (most recent call last):\n" + "".join(traceback.format_list(frames)) if frames else ""
 
 
 def _place(problem: RotaError) -> str:
-    """` (mine.py:12)`: the line of the user's policy that led to it; nothing if none did."""
-    files = [(Path(frame.filename), frame.lineno) for frame in _since_asked(problem)]
+    """Return the line of the user's policy that caused the error, such as ` (mine.py:12)`; an empty text if none did."""
+    files = [(Path(frame.filename), frame.lineno) for frame in _since_call(problem)]
     user = [each for each in files if _PACKAGE not in each[0].parents and "site-packages" not in each[0].parts]
     return f" ({user[-1][0].name}:{user[-1][1]})" if user else ""
 
 
-def _since_asked(problem: BaseException) -> list[traceback.FrameSummary]:
-    """The frames of an error from the scheduler's question to the policy on; none if it was not asked."""
+def _since_call(problem: BaseException) -> list[traceback.FrameSummary]:
+    """Return the frames of an error from the scheduler's call of the policy on; empty if the policy was not called."""
     frames = list(traceback.extract_tb(problem.__traceback__))
     asked = [i for i, frame in enumerate(frames) if frame.name == "_solve" and _PACKAGE in Path(frame.filename).parents]
     return frames[asked[-1] :] if asked else []

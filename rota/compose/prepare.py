@@ -1,4 +1,4 @@
-"""From a study to a simulation that is ready to run: names become values, files are read, and it is checked that all fits."""
+"""Prepare a study for simulation: turn names into values, read files, and check that everything fits together."""
 
 from collections import Counter
 from collections.abc import Mapping, Sequence
@@ -52,16 +52,16 @@ from rota.traces.read_trace import AUTO
 from rota.traces.synthetic import open_trace
 from rota.traces.trace import Trace
 
-MOST_REASONS = 10
-"""Reasons for leaving rows out that a result lists; each oversized job has one of its own."""
+MAX_REASONS = 10
+"""Maximum number of reasons for skipped rows in a result. Each oversized job has a reason of its own."""
 
 DECIDE = ("events", "rounds", "both")
 
 MEASURE_SECONDS = 30.0
-"""Where jobs may be packed, those that run are measured this often."""
+"""Interval between measurements of running jobs if jobs may be colocated, in seconds."""
 
 NEEDS_SCORES = ("variability_medians", "variability_learned", "cordon_slower_than")
-"""Fields that do nothing in a simulation where all GPUs of a type are alike."""
+"""Fields without effect in a simulation where all GPUs of a type are alike."""
 
 PHYSICS = tuple(each.name for each in fields(Physics) if each.name != "variability")
 """Fields of a study that are fields of `Physics` too. A study's `variability` is a path."""
@@ -69,7 +69,7 @@ PHYSICS = tuple(each.name for each in fields(Physics) if each.name != "variabili
 
 @dataclass(frozen=True, kw_only=True)
 class PreparedStudy:
-    """A study whose names are values and whose files are read. It all fits together."""
+    """A checked study, with names turned into values and files read."""
 
     study: Study
     cluster: Cluster
@@ -80,19 +80,19 @@ class PreparedStudy:
     settings: Settings
     skews: Skews
     rates_shown: Rates
-    """What the scheduler is told of rates: all of it, or a part."""
+    """Rates that the scheduler knows: all, or a part of them."""
     variability_shown: Variability | None
-    """What it knows of slow GPUs at first."""
+    """Slow GPUs that the scheduler knows at first; None if all GPUs are alike."""
     changes: tuple[ClusterChange, ...]
-    """Nodes that join, are drained or leave."""
+    """Events of nodes that join, are drained or leave."""
     window: tuple[int, int] | None
     guesses: tuple[str, ...]
-    """Inputs that are unknown, and what they were taken for; among the notes too."""
+    """Assumptions about unknown inputs; the notes contain them too."""
     params: dict[str, Any]
-    """The study as facts for people: names that were resolved, and notes."""
+    """Facts about the study for people: resolved names, and notes."""
 
     def engine(self, progress: Progress | None = None, core: type[Scheduler] = Scheduler) -> Engine:
-        """A simulation that is ready to run."""
+        """Return a simulation that is ready to run."""
         physics = self.physics
         joining = sum(change.what == "join" for change in self.changes)
         there = replace(self.cluster, nodes=self.cluster.nodes[: len(self.cluster.nodes) - joining])
@@ -122,7 +122,7 @@ class PreparedStudy:
 
 
 def prepare_study(study: Study, opened: Trace | None = None) -> PreparedStudy:
-    """Whatever is wrong with a study is said here. `opened` is its trace, where that is open already."""
+    """Prepare a study. Raise if anything in it is wrong. `opened` is its trace if that is open already."""
     check_limits(study)
     site = open_cluster(study.cluster)
     cluster = site.cluster
@@ -187,12 +187,12 @@ def prepare_study(study: Study, opened: Trace | None = None) -> PreparedStudy:
 def _facts(
     study: Study, cluster: Cluster, trace: Trace, settings: Settings, placer: str | Placer, notes: list[str]
 ) -> dict[str, Any]:
-    """What was simulated, as JSON has it: a field as it was given, or what it came to."""
+    """Return what was simulated, for JSON: each field as it was given, or its resolved value."""
     return {
         "trace": trace.name,
         "format": trace.format,
         "skipped": len(trace.skipped),
-        "skipped_why": dict(Counter(each.why for each in trace.skipped).most_common(MOST_REASONS)),
+        "skipped_why": dict(Counter(each.why for each in trace.skipped).most_common(MAX_REASONS)),
         "notes": notes,
         "jobs": f"{study.jobs[0]}:{study.jobs[1]}" if study.jobs is not None else None,
         "policy": study.policy if isinstance(study.policy, str) else type(study.policy).__name__,
@@ -226,7 +226,7 @@ def _text(path: object) -> str | None:
 
 
 def named_parts(study: Study) -> tuple[str | Policy, str | Placer]:
-    """The policy and the placer. `A+B` names both."""
+    """Return the policy and the placer of a study. `A+B` names both."""
     if not isinstance(study.policy, str):
         return study.policy, study.placer if study.placer is not None else "packed"
     policy, pair = split_pair(study.policy)
@@ -238,14 +238,14 @@ def named_parts(study: Study) -> tuple[str | Policy, str | Placer]:
 
 
 def _opened(study: Study) -> Trace:
-    """The trace as it is."""
+    """Open the trace of a study."""
     if isinstance(study.trace, Trace):
         return _unfiltered(study, study.trace)
     return open_trace(study.trace, format=study.format, where=study.filters)
 
 
 def _jobs(study: Study, trace: Trace, cluster: Cluster, physics: Physics) -> Trace:
-    """The trace, without what the study leaves out."""
+    """Return the trace without the jobs that the study leaves out."""
     if study.drop_oversized:
         trace = _fitting(trace, cluster, physics, study.drop_oversized)
     if study.first is not None:
@@ -254,7 +254,7 @@ def _jobs(study: Study, trace: Trace, cluster: Cluster, physics: Physics) -> Tra
 
 
 def _unfiltered(study: Study, trace: Trace) -> Trace:
-    """A trace that is no file has neither a format nor columns."""
+    """Raise OptionError if a trace that is not a file is given a format or a filter."""
     for name, given in (("format", study.format if study.format != AUTO else None), ("where", dict(study.filters) or None)):
         if given is not None:
             raise OptionError(
@@ -264,7 +264,7 @@ def _unfiltered(study: Study, trace: Trace) -> Trace:
 
 
 def make_physics(study: Study, base: Mapping[str, Any], cluster: Cluster) -> Physics:
-    """What the study says comes before what the preset and the cluster say."""
+    """Return the physics of a study. Its own fields override the preset and the cluster."""
     given = {name: getattr(study, name) for name in PHYSICS if getattr(study, name) is not None}
     for name in ("gpu_speed", "node_mtbf_seconds", "node_repair_seconds"):
         if isinstance(given.get(name), tuple):
@@ -275,7 +275,7 @@ def make_physics(study: Study, base: Mapping[str, Any], cluster: Cluster) -> Phy
         links = Catalogue(cluster.inside_gb_s, cluster.between_gb_s or BETWEEN_NODES_GB_S, cluster.beyond_gb_s)
         rates = replace(rates, model=links)
     if study.profile is not None:
-        # What was measured wins, on every type as it is; what was not is left to the model.
+        # Measured rates override the model on every type; the model provides all others.
         rates = measured_over(read_rates(study.profile), rates)
     if not rates.efficiency.curves and not rates.efficiency.noise:
         rates = replace(rates, efficiency=published_efficiency())
@@ -288,7 +288,7 @@ def make_physics(study: Study, base: Mapping[str, Any], cluster: Cluster) -> Phy
 
 
 def measured_over(measured: Rates, usual: Rates) -> Rates:
-    """What was measured, and for all other profiles the model that there was before."""
+    """Combine measured rates with the model for all other profiles."""
     model = usual.model
     if isinstance(measured.model, StepTimes):
         model = replace(measured.model, beyond=model) if model is not None else measured.model
@@ -296,9 +296,9 @@ def measured_over(measured: Rates, usual: Rates) -> Rates:
 
 
 def _rates_shown(physics: Physics, settings: Settings) -> Rates:
-    """What the scheduler is told of rates. Of batch sizes and step times it has a model that was fitted to what was measured. A
-    tactic finds out by trials how two jobs get on, so that a profile must not tell it;
-    a policy that packs by itself makes no trials, and is told."""
+    """Return the rates that the scheduler knows. For batch sizes and step times it has a model fitted to the measurements. A
+    tactic measures pairs in trials, so the rates of pairs are hidden from it. A policy that colocates jobs itself makes no
+    trials, so it gets the rates of pairs."""
     rates = physics.whole_rates
     if rates.efficiency.curves:
         rates = replace(rates, efficiency=rates.efficiency.modelled())
@@ -308,14 +308,14 @@ def _rates_shown(physics: Physics, settings: Settings) -> Rates:
 
 
 def _variability_shown(physics: Physics, learned: bool) -> Variability | None:
-    """What the scheduler knows of slow GPUs at first: all of it, or the classes of applications alone."""
+    """Return what the scheduler knows about slow GPUs at first: all scores, or only the application classes."""
     if physics.variability is None or not learned:
         return physics.variability
     return Variability.alike(physics.variability.gpus, physics.variability.classes, physics.variability.class_of)
 
 
 def check_gpus(study: Study, physics: Physics, names: Sequence[str]) -> None:
-    """Flags about slow GPUs need GPUs that differ: one that could do nothing is a mistake."""
+    """Raise OptionError if a flag about slow GPUs is given, and all GPUs of a type are alike."""
     if study.variability is not None or physics.gpu_speed is not None:
         return
     for name in names:
@@ -328,7 +328,7 @@ def check_gpus(study: Study, physics: Physics, names: Sequence[str]) -> None:
 
 
 def _plain_physics(study: Study) -> dict[str, float | str]:
-    """Costs and speeds that the study sets, as they can be written down and given again; arrays cannot."""
+    """Return the costs and speeds that the study sets and that can be written as text, so not arrays."""
     given = {name: getattr(study, name) for name in PHYSICS}
     found: dict[str, float | str] = {name: value for name, value in given.items() if isinstance(value, int | float)}
     penalty = study.spread_penalty
@@ -338,7 +338,7 @@ def _plain_physics(study: Study) -> dict[str, float | str]:
 
 
 def _guesses(trace: Trace, cluster: Cluster, rates: Rates) -> list[str]:
-    """What was taken for something else because it is unknown: it may be a slip of the pen."""
+    """Return a sentence for each assumption about an unknown input, which may be a mistake."""
     found = type_guesses(cluster, rates)
     measured = {profile for profile, _, _ in (*rates.table, *rates.apart)}
     jobs, named = unknown_profiles((arrival.spec for arrival in trace.arrivals), rates.knows, measured)
@@ -349,7 +349,7 @@ def _guesses(trace: Trace, cluster: Cluster, rates: Rates) -> list[str]:
 
 
 def when_to_decide(preset: DecisionTiming, decide: str | None, round_seconds: float | None) -> DecisionTiming:
-    """When the core decides: as a study says, or else as its preset does. A length alone means rounds of this length."""
+    """Return when the core decides: as the study sets, or as its preset does. A length alone means rounds of this length."""
     if decide is not None and decide not in DECIDE:
         raise OptionError(f"not one of {', '.join(DECIDE)}.", field="decide", value=decide, hint="--decide events")
     length = round_seconds or _round_seconds(preset)
@@ -368,19 +368,19 @@ def when_to_decide(preset: DecisionTiming, decide: str | None, round_seconds: fl
 
 
 def _spelled(decide: DecisionTiming) -> str:
-    """As `--decide` has it."""
+    """Return the value of `--decide`."""
     if isinstance(decide, AtEvents):
         return "events"
     return "both" if decide.at_events else "rounds"
 
 
 def _round_seconds(decide: DecisionTiming) -> float:
-    """How long a round is; 0: there are none."""
+    """Return the length of a round in seconds; 0 if there are no rounds."""
     return 0.0 if isinstance(decide, AtEvents) else decide.round_seconds
 
 
 def _fitting(trace: Trace, cluster: Cluster, physics: Physics, drop: bool) -> Trace:
-    """Jobs that could never run on this cluster are refused, or dropped and counted if asked for."""
+    """Raise ClusterError if a job could never run on this cluster; with `drop`, leave such jobs out and count them."""
     verdicts: dict[tuple[object, ...], bool] = {}
 
     def fits(spec: JobSpec) -> bool:
@@ -396,7 +396,7 @@ def _fitting(trace: Trace, cluster: Cluster, physics: Physics, drop: bool) -> Tr
         code, why = why_never(Kind.of(worst), cluster)
         larger = f"with {worst.accelerators[0]}" if code is Reason.NO_SUCH_ACCELERATOR else "that is larger"
         raise TraceError(
-            f"{counted(len(hopeless), 'job')} can never run on {cluster}: {worst.name or 'one'} asks for "
+            f"{counted(len(hopeless), 'job')} can never run on {cluster}: {worst.name or 'one'} requests "
             f"{counted(worst.gpus, 'GPU')} of {' or '.join(worst.accelerators) or 'any type'}; {why}.",
             where=trace.name,
             hint=f"--drop-oversized leaves {'it' if len(hopeless) == 1 else 'them'} out, or a --cluster {larger}",
@@ -412,13 +412,13 @@ def _fitting(trace: Trace, cluster: Cluster, physics: Physics, drop: bool) -> Tr
             f"{len(endless):,} of {len(kept):,} jobs have no number of steps and would never end, "
             f"{endless[0].name or 'one'!r} first.",
             where=trace.name,
-            hint="give each job its steps, or how long it takes",
+            hint="give each job its steps or its duration",
         )
     return kept
 
 
 def _why_none(trace: Trace) -> str:
-    """What became of all the rows of a trace without jobs."""
+    """Return why a trace has no jobs left."""
     if not trace.skipped:
         return "the trace has none"
     reasons = Counter(each.why for each in trace.skipped).most_common(3)
@@ -443,7 +443,7 @@ def _window(jobs: tuple[int, int] | None, count: int) -> tuple[int, int] | None:
 
 
 def _report_seconds(physics: Physics, settings: Settings, trace: Trace, cluster: Cluster) -> float:
-    """Jobs tell where they are only where the scheduler could not know it already."""
+    """Return how often jobs report their steps, in seconds. They report only what the scheduler cannot know already."""
     surprises = (
         settings.learn
         or settings.learn_variability

@@ -1,4 +1,4 @@
-"""Every policy and placer by name: built in, installed as a plug-in, declared in Python, or in a file of the user's."""
+"""Find policies and placers by name: built in, installed as a plug-in, declared in Python, or in a file of the user."""
 
 import importlib
 import importlib.metadata
@@ -53,7 +53,7 @@ T = TypeVar("T", bound=type)
 
 @dataclass(frozen=True)
 class Registry:
-    """One kind of thing that has a name: where to find each."""
+    """Names of policies, or of placers, and where to find them."""
 
     what: str
     method: str
@@ -69,7 +69,7 @@ class Registry:
         return sorted({*self.builtin, *self.declared, *plugins})
 
     def find(self, name: str) -> type:
-        """The class behind a name."""
+        """Return the class of a name."""
         if name in self.declared:
             return self.declared[name]
         if name in self.builtin:
@@ -89,7 +89,7 @@ class Registry:
                     ) from problem
         several = [part.strip() for part in name.split(",")]
         if len(several) > 1 and all(part in self.names() for part in several):
-            raise OptionError("has a comma.", field=self.what, value=name, hint=f"put spaces between: {' '.join(several)}")
+            raise OptionError("has a comma.", field=self.what, value=name, hint=f"separate them by spaces: {' '.join(several)}")
         raise UnknownNameError(self.what, name, self.names(), hint="rota policy list, or a file: ./mine.py:Mine")
 
     def _checked(self, found: Any, name: str) -> type:
@@ -103,7 +103,7 @@ class Registry:
         return found
 
     def make(self, text: str, usual: Mapping[str, Mapping[str, str]] | None = None) -> Any:
-        """Construct what a text names, with its options; `usual` has those of some names where the text says nothing."""
+        """Construct the policy or placer that a text names. `usual` has options of some names that the text does not set."""
         spelled = ParsedName.parse(text, self.what)
         return fit(self.find(spelled.name), {**(usual or {}).get(spelled.name, {}), **spelled.options}, spelled.name)
 
@@ -113,12 +113,12 @@ PLACER_REGISTRY = Registry("placer", "place", PLACERS, {})
 
 
 def policy(name: str) -> Callable[[T], T]:
-    """Declare a policy class under a name, so that it can be used like a built-in one in this process."""
+    """Declare a policy class under a name. In this process it can then be used like a built-in policy."""
     return _declare(POLICY_REGISTRY, name)
 
 
 def placer(name: str) -> Callable[[T], T]:
-    """Declare a placer class under a name."""
+    """Declare a placer class under a name. In this process it can then be used like a built-in placer."""
     return _declare(PLACER_REGISTRY, name)
 
 
@@ -145,7 +145,7 @@ def make_placer(given: str | Placer, usual: Mapping[str, Mapping[str, str]] | No
 
 
 def is_placer(text: str) -> bool:
-    """Whether a text names a placer and no policy."""
+    """Return whether a text names a placer and not a policy."""
     name = ParsedName.parse(text, "policy").name
     if name in POLICY_REGISTRY.names() or name in PLACER_REGISTRY.names():
         return name not in POLICY_REGISTRY.names()
@@ -157,7 +157,7 @@ def is_placer(text: str) -> bool:
         try:
             PLACER_REGISTRY.find(name)
         except RotaError:
-            return False  # whatever is wrong is told about the policy that it may have been meant to be
+            return False  # the error is raised when it is used as a policy
         return True
     except RotaError:
         return False
@@ -165,7 +165,7 @@ def is_placer(text: str) -> bool:
 
 
 def split_pair(text: str) -> tuple[str, str | None]:
-    """`A+B` is policy A with placer B."""
+    """Split `A+B` into policy A and placer B."""
     policy_text, plus, placer_text = text.partition("+")
     return policy_text, placer_text if plus else None
 
@@ -197,7 +197,7 @@ def _from_file(registry: Registry, path: Path, attribute: str) -> Any:
 
 
 def _loaded(registry: Registry, path: Path) -> types.ModuleType:
-    """The file as a module: loaded once as long as it says the same, so that its classes stay the same classes."""
+    """Load a file as a module. It is loaded again only if its contents have changed, so that its classes stay the same."""
     mark = zlib.crc32(path.read_bytes(), zlib.crc32(str(path.resolve()).encode()))
     name = f"rota_user_{path.stem}_{mark}"
     if name in sys.modules:

@@ -1,4 +1,4 @@
-"""Parking in a simulation: every job can sleep on its host, and pays for the memory that it holds."""
+"""Parking in a simulation: every job can be parked, at a cost for the memory that it moves."""
 
 from collections.abc import Mapping
 from dataclasses import replace
@@ -11,16 +11,16 @@ from rota.sim.physics import Physics
 from rota.traces.trace import Trace
 
 WAYS: Mapping[str, MemoryCosts] = {"link": LINK_SPEED, "driver": DRIVER_CHECKPOINT}
-"""How a process can be parked."""
+"""Value of --park -> costs of moving the memory."""
 
 USUAL_GIB = 4.0
-"""What a job is taken to hold of which nothing is known: what the overheads of the preset `measured` stand for."""
+"""Assumed GPU memory of a job whose memory is unknown, in GiB. The overheads of the preset `measured` fit this size."""
 
 
 def parked(way: str, physics: Physics, trace: Trace) -> tuple[Physics, Trace]:
-    """The same with jobs that can be parked this way."""
+    """Return the physics and the trace with jobs that can be parked with this method."""
     if way not in WAYS:
-        raise UnknownNameError("way to park", way, WAYS, hint="--park link")
+        raise UnknownNameError("value of --park", way, WAYS, hint="--park link")
     if physics.memory == MemoryCosts():
         physics = replace(physics, memory=WAYS[way])
     arrivals = tuple(arrival._replace(spec=_that_parks(arrival.spec)) for arrival in trace.arrivals)

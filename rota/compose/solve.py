@@ -1,8 +1,8 @@
-"""One allocation of a stored instance: jobs, what each does on each type, and the GPUs there are.
+"""Compute one allocation of a stored instance: jobs, their rates on each type, and the GPUs of the cluster.
 
-A JSON object with `cluster_spec` ({type: GPUs}), `worker_types` (the order of throughputs), `jobs` (objects with `job_type`,
-`scale_factor`, `priority_weight`, `num_steps_remaining`, `time_since_start`, `throughputs` and optionally `entity`), and
-optionally `entity_weights`. How fast two jobs are on the same GPUs comes from a profile.
+An instance is a JSON object with `cluster_spec` ({type: GPUs}), `worker_types` (the order of throughputs), `jobs` (objects with
+`job_type`, `scale_factor`, `priority_weight`, `num_steps_remaining`, `time_since_start`, `throughputs` and optionally `entity`),
+and optionally `entity_weights`. Rates of two jobs on the same GPUs come from a profile.
 """
 
 import json
@@ -38,35 +38,35 @@ from rota.profiles.simulation_rates import read_rates
 from rota.solver.effect import Effect
 
 NONE = 1e-6
-"""A share below this is none: interior points leave a little everywhere."""
+"""Share below which a share counts as zero. Interior-point solvers leave tiny shares everywhere."""
 
 
 @dataclass(frozen=True)
 class Instance:
-    """A question to a policy."""
+    """Input of one policy call."""
 
     cluster: Cluster
     jobs: tuple[tuple[float, JobSpec], ...]
-    """Seconds since each was submitted, and what is left of it."""
+    """Seconds since each job was submitted, and a spec with its remaining steps."""
     rates: Rates
     tenants: Tenants
 
 
 @dataclass(frozen=True)
 class SolveResult:
-    """A policy's answer to it."""
+    """A policy's answer."""
 
     objective: float | None
     solve_seconds: float
     shares: list[dict[str, Any]]
     prices: dict[str, float] | None
     notes: dict[int, str]
-    """What the policy says of some jobs."""
+    """Job -> note of the policy."""
 
 
 @runtime_checkable
 class HasObjective(Policy, Protocol):
-    """A policy that says what shares are worth to it."""
+    """A policy with an objective over shares."""
 
     def objective(self, effect: Effect) -> float: ...
 
@@ -80,7 +80,7 @@ class HasTenants(Policy, Protocol):
 
 
 def read_instance(path: Path | str, profile: Path | str | None = None) -> Instance:
-    """Read a file; whatever is missing or of the wrong kind is named."""
+    """Read an instance. Raise InputError, which names what is missing or wrong."""
     try:
         plain = json.loads(read_text(Path(path), InputError))
     except json.JSONDecodeError as problem:
@@ -91,7 +91,7 @@ def read_instance(path: Path | str, profile: Path | str | None = None) -> Instan
         return _instance(plain, read_rates(profile) if profile is not None else None)
     except (KeyError, TypeError, ValueError, AttributeError) as problem:
         what = f"{problem} is missing" if isinstance(problem, KeyError) else str(problem)
-        raise InputError(f"is no instance: {what}.", where=str(path), hint="cluster_spec, worker_types and jobs") from problem
+        raise InputError(f"is not an instance: {what}.", where=str(path), hint="cluster_spec, worker_types and jobs") from problem
 
 
 def _instance(plain: Mapping[str, Any], profile: Rates | None) -> Instance:
@@ -107,7 +107,7 @@ def _instance(plain: Mapping[str, Any], profile: Rates | None) -> Instance:
     jobs = []
     for entry in plain["jobs"]:
         gpus, rates = int(entry["scale_factor"]), tuple(_finite(rate, "throughputs") for rate in entry["throughputs"])
-        # Two jobs of one type that were measured differently are different profiles.
+        # Two jobs of one type with different rates get different profiles.
         name = str(entry["job_type"])
         known = keys.setdefault(
             (name, gpus, rates), name if (name, gpus) not in {(k[0], k[1]) for k in keys} else f"{name} #{len(keys)}"
@@ -143,13 +143,13 @@ def _instance(plain: Mapping[str, Any], profile: Rates | None) -> Instance:
 def _finite(value: Any, name: str) -> float:
     number = float(value)
     if not 0 <= number < FOREVER:
-        raise ValueError(f"{name} has {value!r}, which is no finite number from 0")
+        raise ValueError(f"{name} has {value!r}, which is not a finite number of at least 0")
     return number
 
 
 def solve(instance: Instance, policy: Policy, placer: Placer) -> SolveResult:
-    """Ask a policy for one allocation. The clock runs from the view to its answer; loading the solver's modules is not part of
-    it."""
+    """Call a policy for one allocation. The measured time is that from the view to the answer; modules of the
+    solver are loaded before."""
     import_module("rota.solver.program")
     policy = _with_tenants(policy, instance.tenants)
     instance, copies = _roomy(instance)
@@ -180,8 +180,8 @@ def solve(instance: Instance, policy: Policy, placer: Placer) -> SolveResult:
 
 
 def _roomy(instance: Instance) -> tuple[Instance, int]:
-    """Shares are averages over time, so a gang may ask for more GPUs than a pool has: then everything is taken several times,
-    GPUs and jobs, which changes no job's share. And how many times."""
+    """Return an instance in which every gang fits into its pools, and the factor used. Shares are averages over time, so a gang
+    may request more GPUs than a pool has. Multiplying both GPUs and jobs does not change any job's share."""
     widest = max((spec.width for _, spec in instance.jobs), default=1)
     copies = -(-widest // int(instance.cluster.pool_gpus.min()))
     if copies == 1:
@@ -192,7 +192,7 @@ def _roomy(instance: Instance) -> tuple[Instance, int]:
 
 
 def _with_tenants(policy: Any, tenants: Tenants) -> Policy:
-    """A policy that serves tenants serves those of the instance, unless it was given its own."""
+    """Give the tenants of the instance to a policy that serves tenants, unless it has its own."""
     given = policy.tenants if isinstance(policy, HasTenants) else None
     asks = given is not None and not given.weights and not given.policies
     served: Policy = replace(policy, tenants=tenants) if asks else policy
@@ -200,7 +200,7 @@ def _with_tenants(policy: Any, tenants: Tenants) -> Policy:
 
 
 def _shares(answer: Allocation, table: CandidateTable, capacity: Ints) -> Floats:
-    """Per job and account; a job that a ranking would let run has all the time by its option."""
+    """Return shares by job and share column. A job that a ranking would run has a share of 1 for its option."""
     if isinstance(answer, Shares):
         return time_shares(answer, table.options, table.kind)
     granted = grant(draw(answer, table), table, capacity).option
@@ -211,8 +211,8 @@ def _shares(answer: Allocation, table: CandidateTable, capacity: Ints) -> Floats
 
 
 def _units(share: Floats, table: CandidateTable, names: list[int], cluster: Cluster, count: int) -> list[dict[str, Any]]:
-    """Who of the first `count` jobs spends how much time on what, and with whom. Where it is known only how long a job runs
-    beside any of a kind, that time is split over the kind's members in proportion to theirs."""
+    """Return the shares of the first `count` jobs by option and partner. If only the time of a job with any partner of a kind is
+    known, that time is split among the members of the kind in proportion to their own."""
     options, found = table.options, []
     rows = options.by_account[table.kind]
     for job, account in zip(*((share > NONE) & (rows >= 0)).nonzero(), strict=True):

@@ -1,7 +1,7 @@
 """A study: every input of one simulation, each described once.
 
-`rota.simulate`, the commands, sweeps and the cells of papers all make a `Study`. The flags of the commands, their help and what
-`--vary` accepts come from its fields. This file imports nothing large, because commands read it before they start.
+`rota.simulate`, the commands, sweeps and the cells of papers all make a `Study`. The flags of the commands, their help and the
+names that `--vary` accepts come from its fields. This file imports nothing large, because every command reads it at its start.
 """
 
 import functools
@@ -24,7 +24,7 @@ if TYPE_CHECKING:
     from rota.traces.trace import Trace
 
 CLUSTER = "8xV100 + 8xP100 + 8xK80"
-"""The cluster of a study that names none."""
+"""Default cluster of a study."""
 
 Filters = Mapping[str, str] | Sequence[tuple[str, str]]
 """Columns and the values they must have."""
@@ -66,7 +66,7 @@ def read_filter(text: str) -> tuple[tuple[str, str], ...]:
 
 
 def read_penalty(text: str) -> float | str:
-    """A factor is a number. `Locality.of` reads everything else."""
+    """Read a factor as a number. `Locality.of` reads everything else."""
     try:
         return float(text)
     except ValueError:
@@ -74,128 +74,125 @@ def read_penalty(text: str) -> float | str:
 
 
 NO_FLAG: Mapping[str, Any] = {"flag": False}
-"""For fields that only Python sets."""
+"""Metadata of fields that only Python sets."""
 
 
 @dataclass(frozen=True, kw_only=True, repr=False)
 class Study:
     """Every input of one simulation.
 
-    The first paragraph below a field is the help of its flag; the second concerns Python alone. None means that the preset
-    decides, or that there is none. The metadata of a field may say how a text is read (`read`; otherwise the type decides), how
-    its flag shows that (`metavar`), an `example`, and that there is no flag.
+    The first paragraph below a field is the help of its flag; the second is only for Python. None means that the preset decides,
+    or that there is none. The metadata of a field may set how a text is read (`read`; by default the type decides), the name of
+    the flag's value (`metavar`), an `example`, and that there is no flag.
     """
 
     trace: "str | Path | Trace" = field(kw_only=False)
-    """The jobs: a file (.gz too, - for standard input), demo, race, philly-like, synthetic:jobs=500,seed=1, gavel:jobs=500,
+    """Jobs: a file (also .gz, or - for standard input), demo, race, philly-like, synthetic:jobs=500,seed=1, gavel:jobs=500,
     gandiva:, ones:, sia: or tiresias:jobs=480.
 
     Or a `Trace`."""
     policy: "str | Policy" = "fifo"
-    """NAME[:key=value,...], A+B for policy A with placer B, or ./mine.py:Mine.
+    """Policy: NAME[:key=value,...], A+B for policy A with placer B, or ./mine.py:Mine.
 
     Or an object with a method `allocate`."""
     cluster: "str | Path | Cluster" = CLUSTER
-    """"36xV100 + 36xP100", nodes: "9x(4xV100)", racks: "2x(9x(4xV100))", a YAML file, or a list of nodes as CSV.
+    """GPUs "36xV100 + 36xP100", nodes "9x(4xV100)", racks "2x(9x(4xV100))", a YAML file, or a CSV list of nodes.
 
     Or a `Cluster`."""
     placer: "str | Placer | None" = None
-    """packed, spread, random, skew, pm-first or pal; packed:sticky=false.
+    """Placer: packed, spread, random, skew, pm-first or pal; packed:sticky=false.
 
     Or an object with a method `place`."""
     preset: str | None = None
-    """ideal: no overheads, equal GPUs; gavel, blox: rounds as theirs. Default: measured overheads."""
+    """ideal (no overheads), gavel or blox (their rounds). Default: measured overheads."""
     profile: str | Path | None = None
-    """Measured rates: our table, Gavel's JSON, or a folder of step times as Pollux or ElasticFlow publish them."""
+    """Rates: Rota's table, Gavel's JSON, or step times of Pollux or ElasticFlow."""
     profiled: float | None = field(default=None, metadata={"example": "0.3"})
-    """Fraction of the measured rates that the scheduler knows; it estimates the rest and learns from what runs.
+    """Fraction of the measured rates that the scheduler knows; it learns the rest.
 
-    Of half the profiles it is told everything."""
+    All rates of half of the profiles are always known."""
     format: str = "auto"
-    """auto, rota, gavel, philly, helios, tiresias, pal, pollux, openb or kalos."""
+    """Format: auto, rota, gavel, philly, helios, tiresias, pal, pollux, openb or kalos."""
     where: Filters = field(default=(), metadata={"read": read_filter, "example": "cluster=6214e9"})
-    """Only rows with COLUMN=VALUE; may be given several times.
+    """Keep only rows with COLUMN=VALUE. Repeatable.
 
-    A mapping or pairs of a column and its value."""
+    A mapping, or pairs of a column and its value."""
     first: int | None = None
-    """Only the first N by arrival."""
+    """Keep only the first N jobs by arrival."""
     jobs: tuple[int, int] | None = field(default=None, metadata={"read": read_window, "example": "100:500"})
-    """FIRST:LAST, the jobs that count for averages.
+    """Jobs FIRST:LAST that count towards averages.
 
-    As a pair of numbers; the last is not included."""
+    A pair of numbers; the last job is not included."""
     elastic: str | None = field(default=None, metadata={"example": "batch"})
-    """Which other sizes jobs accept: none, gpus (1, 2, 4, ... GPUs, up to four times what they ask for) or batch (other batch
-    sizes too). Default: those that the trace gives."""
+    """Other sizes that jobs accept: none, gpus (1, 2, 4, ... GPUs, up to four times the requested number) or batch (other batch
+    sizes too). Default: as in the trace."""
     drop_oversized: bool = False
-    """Leave out jobs that can never fit, and count them."""
+    """Leave out jobs that can never fit the cluster, and count them."""
     decide: str | None = None
-    """events, rounds or both."""
+    """When to schedule: events, rounds or both."""
     round_seconds: float | None = None
-    """Decide at every multiple of this."""
+    """Length of a round, in seconds."""
     seed: int = 0
-    """Same seed, same result."""
+    """Random seed; the same seed gives the same result."""
     launch_seconds: float | None = None
-    """What starting a job costs."""
+    """Time to start a job, in seconds."""
     checkpoint_seconds: float | None = None
-    """What saving its state costs."""
+    """Time to save a job's state, in seconds."""
     restore_seconds: float | None = None
-    """What loading its state costs."""
+    """Time to load a job's state, in seconds."""
     resize_seconds: float | None = None
-    """What a change of size costs a job that can do it while it runs."""
+    """Time to resize a job that can be resized in place, in seconds."""
     checkpoint_every_seconds: float | None = None
-    """How often a running job saves its state."""
+    """Interval between checkpoints of a running job, in seconds."""
     park: str | None = None
-    """Jobs can sleep on their host, and wake up where they are: link (memory moves at the speed of the link) or driver (by the
-    driver's checkpoint). Default: they are written to storage."""
+    """Park suspended jobs: link (at link speed) or driver. Default: save to storage."""
     spread_penalty: "float | str | Sequence[float] | Mapping[str, Any] | Locality | None" = field(
         default=None, metadata={"read": read_penalty, "metavar": "FACTORS"}
     )
-    """How many times longer a step takes across nodes; 1.2/1.1 across racks too; vgg19=1.7 by model.
+    """Slowdown across nodes, as a factor; 1.2/1.1 also across racks; vgg19=1.7 by model.
 
     Anything that `Locality.of` reads."""
     tactics: str = ""
-    """What any plan may gain, whatever its policy: pack, grow, defragment, migrate; pack:least_gain=0.1,settle_seconds=120 sets
-    options.
+    """Tactics for every plan: pack, grow, defragment, migrate; pack:least_gain=0.1.
 
-    Names with commas between them, each with its options."""
+    Names separated by commas, each with its options, such as pack:least_gain=0.1,settle_seconds=120."""
     noise: float | None = field(default=None, metadata={"example": "0.05"})
-    """How far measurements of a job are off, as a relative standard deviation."""
+    """Measurement noise of a job's rate, as a relative standard deviation."""
     min_run_factor: float | None = field(default=None, metadata={"example": "10"})
-    """Minimum run time of an attempt, as a multiple of what starting and stopping the job costs. Default: 10 live, 0 in a
-    simulation."""
+    """Minimum run time, in costs of a start and a stop. Default: 10 live, 0 simulated."""
     wait_for_place: bool = False
-    """A job waits until its GPUs can be had close together."""
+    """Make jobs wait until their GPUs are close together."""
     node_mtbf_seconds: "float | Sequence[float] | Floats | None" = field(default=None, metadata={"read": read_number})
-    """Mean time between failures of a node.
+    """Mean time between failures of a node, in seconds.
 
     A number, or one for each node."""
     node_repair_seconds: "float | Sequence[float] | Floats | None" = field(default=None, metadata={"read": read_number})
-    """How long a failed node is away.
+    """Time until a failed node is back, in seconds.
 
     A number, or one for each node."""
     tensors: str | Path | None = None
-    """Tensors of models as `rota profile tensors --save` wrote them, for the placer skew."""
+    """Table of model tensors by `rota profile tensors --save`, for the placer skew."""
     variability: str | Path | None = None
-    """How slow each GPU is: PAL's folder of runs, or a table of scores."""
+    """Slowness of each GPU: PAL's folder of runs, or a table of scores."""
     variability_medians: bool = False
-    """Of runs take each GPU's median, not one at random."""
+    """Use the median of a GPU's runs as its score, not one random run."""
     variability_learned: bool = False
-    """The scheduler is not told how slow each GPU is, and learns it from step times."""
+    """Hide from the scheduler how slow each GPU is; it learns that from step times."""
     cordon_slower_than: float | None = field(default=None, metadata={"example": "1.5"})
-    """Take GPUs out of service that take so many times as long."""
+    """Cordon GPUs that are at least this many times slower than the median."""
     rates: "Rates | None" = field(default=None, metadata=NO_FLAG)
-    """True steps per second of a gang on healthy GPUs."""
+    """True rate of a gang on healthy GPUs, in steps per second."""
     memory: "MemoryCosts | None" = field(default=None, metadata=NO_FLAG)
-    """What it costs to move what a job holds on its GPUs, in seconds per GiB."""
+    """Cost of moving a job's GPU memory, in seconds per GiB."""
     gpu_speed: "Sequence[float] | Floats | None" = field(default=None, metadata=NO_FLAG)
-    """Relative speed of each GPU, 1 the nominal one; the slowest of a gang decides."""
+    """Relative speed of each GPU, 1 if nominal. A gang is as fast as its slowest GPU."""
     whole_steps_seconds: float | None = field(default=None, metadata=NO_FLAG)
-    """With rounds of whole steps: jobs run as many whole steps as fit into a round, and rest until the next."""
+    """Length of rounds in which jobs run only as many whole steps as fit, in seconds; None if steps may cross rounds."""
     ends_every_seconds: float | None = field(default=None, metadata=NO_FLAG)
-    """A job that has done its steps gives its GPUs back only at multiples of this."""
+    """Interval at whose multiples finished jobs release their GPUs, in seconds; None if at once."""
 
     def __post_init__(self) -> None:
-        """Values that mean the same become the same."""
+        """Normalise equivalent values."""
         object.__setattr__(self, "where", self.filters)
         if self.jobs is not None:
             object.__setattr__(self, "jobs", tuple(self.jobs))
@@ -206,16 +203,16 @@ class Study:
 
     @property
     def filters(self) -> tuple[tuple[str, str], ...]:
-        """`where` as pairs."""
+        """Return `where` as pairs."""
         pairs = self.where.items() if isinstance(self.where, Mapping) else self.where or ()
         return tuple((str(column), str(value)) for column, value in pairs)
 
     def plain(self) -> dict[str, Any]:
-        """The fields that differ from their defaults, as JSON has them. `make_study` turns them back into the same study."""
+        """Return the fields that differ from their defaults, for JSON. `make_study` turns them into an equal study."""
         return {name: _plain(name, value) for name, value in self.said().items()}
 
     def said(self) -> dict[str, Any]:
-        """The trace, and the fields that differ from their defaults."""
+        """Return the trace, and the fields that differ from their defaults."""
         values = {each.name: getattr(self, each.name) for each in fields(self)}
         return {each.name: values[each.name] for each in fields(self) if not _same(values[each.name], each.default)}
 
@@ -224,7 +221,7 @@ class Study:
 
 
 def make_study(given: Mapping[str, Any]) -> Study:
-    """A study from its fields by name."""
+    """Make a study from its fields by name."""
     unknown = given.keys() - study_fields().keys()
     if unknown:
         name = min(unknown)
@@ -241,13 +238,13 @@ def make_study(given: Mapping[str, Any]) -> Study:
 
 @functools.cache
 def study_fields() -> Mapping[str, Any]:
-    """Name -> field of a dataclass, in the order of the class."""
+    """Return name -> field of a study, in the order of the class."""
     return {each.name: each for each in fields(Study)}
 
 
 @functools.cache
 def study_help() -> Mapping[str, tuple[str, str]]:
-    """Name -> the help of its flag, and what concerns Python alone."""
+    """Return name -> the help of the flag, and the additional text for Python."""
     found = {}
     for name, text in field_docstrings(Study).items():
         help_text, _, rest = text.partition("\n\n")
@@ -256,7 +253,7 @@ def study_help() -> Mapping[str, tuple[str, str]]:
 
 
 def read_field(name: str, text: str) -> Any:
-    """The value of a field as it is typed. A text that has none is a ValueError that says what it is not."""
+    """Parse the text of a field. Raise ValueError if the text is not a valid value."""
     each = study_fields()[name]
     if "read" in each.metadata:
         return each.metadata["read"](text)
@@ -267,7 +264,7 @@ def read_field(name: str, text: str) -> Any:
     if each.type in (float, float | None):
         return read_number(text)
     if name in ("rates", "memory", "gpu_speed"):
-        raise ValueError("a text cannot say this: it is set from Python.")
+        raise ValueError("it can only be set from Python.")
     return text
 
 
@@ -279,11 +276,13 @@ def _plain(name: str, value: Any) -> Any:
     if value is None or isinstance(value, str | int | float):
         return value
     if isinstance(value, Path):
-        return str(value) if value.is_absolute() else f"./{value}"  # with the dot it is never the name of a built-in trace
+        return str(value) if value.is_absolute() else f"./{value}"  # with the dot it cannot be the name of a built-in trace
     if isinstance(value, Mapping):
         return {str(key): _plain(name, each) for key, each in value.items()}
     if isinstance(value, list | tuple):
         return [_plain(name, each) for each in value]
     if name == "spread_penalty":
         return str(value)
-    raise OptionError("is an object, which a file cannot hold.", field=name, value=type(value).__name__, hint="give its name")
+    raise OptionError(
+        "is an object, which cannot be written to a file.", field=name, value=type(value).__name__, hint="give its name"
+    )

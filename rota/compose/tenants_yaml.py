@@ -1,8 +1,8 @@
-"""The operator's tenants, from a YAML file: weights and how each shares what it gets.
+"""Read the operator's tenants from a YAML file: their weights, and the policy within each.
 
 vision:                  # a tenant; jobs name theirs as a path: vision/pretraining
-  weight: 2              # against its siblings; 1 if left out
-  policy: fairness       # or fifo; as above it if left out
+  weight: 2              # relative to its siblings; default 1
+  policy: fairness       # or fifo; default: that of the tenant above
   tenants:
     pretraining: {weight: 3, policy: fifo}
     labs: {}
@@ -19,7 +19,7 @@ EXAMPLE = "vision: {weight: 2, policy: fairness}"
 
 
 def read_tenants(path: Path | str) -> Tenants:
-    """Read a YAML file. An unknown name is an error that says its line."""
+    """Read a YAML file. Raise an error, which names the line, for an unknown name."""
     weights: dict[str, float] = {}
     policies: dict[str, str] = {}
     for name, entry in read_tree(path, SpecError, instead=EXAMPLE).mapping().items():
@@ -30,7 +30,7 @@ def read_tenants(path: Path | str) -> Tenants:
 def _read(above: str, name: str, entry: TreeEntry, weights: dict[str, float], policies: dict[str, str]) -> None:
     path = f"{above}/{name}" if above else name
     if not name or "/" in name:
-        raise entry.wrong("is no name of a tenant.", hint=EXAMPLE)
+        raise entry.wrong("is not the name of a tenant.", hint=EXAMPLE)
     if entry.value is None:
         weights[path] = 1.0
         return

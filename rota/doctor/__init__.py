@@ -1,1 +1,1 @@
-"""The doctor: looks at a machine and a home, changes nothing, and says what it found and what to do next."""
+"""The doctor: checks a machine and a home without changing anything, and reports findings and next steps."""

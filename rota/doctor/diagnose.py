@@ -1,4 +1,4 @@
-"""All checks, in the order in which they are told."""
+"""All checks, in the order in which they are reported."""
 
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from pathlib import Path
@@ -18,7 +18,7 @@ from rota.wire.home import other_owner
 
 
 def diagnose(home: Path, files: Sequence[str] = ()) -> Iterator[Diagnosis]:
-    """What was found, line by line. `files`: specs and others that somebody wants to use."""
+    """Iterate over the findings. `files` are specs and other files that the user wants to use."""
     yield from _all("packages", check_packages)
     yield from _all("limits", check_limits)
     scheduler = FoundScheduler()
@@ -37,8 +37,8 @@ def diagnose(home: Path, files: Sequence[str] = ()) -> Iterator[Diagnosis]:
 
 
 def _all(check: str, look: Callable[[], Iterable[Diagnosis]]) -> Iterator[Diagnosis]:
-    """A check that fails itself is one more diagnosis, and the others go on."""
+    """Run a check. If the check itself raises, report that as a finding, so that the other checks still run."""
     try:
         yield from look()
     except Exception as problem:
-        yield fail(check, f"this check failed itself: {type(problem).__name__}: {problem}", "report it, with this line")
+        yield fail(check, f"the check itself raised {type(problem).__name__}: {problem}", "report it, with this line")

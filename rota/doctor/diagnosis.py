@@ -1,22 +1,22 @@
-"""What a check found."""
+"""The finding of a check."""
 
 from dataclasses import dataclass
 from typing import Any
 
 OK, WARN, FAIL = "ok", "warn", "fail"
-"""Nothing to do; something works less well than it could, or is not there yet; something does not work."""
+"""States of a finding: nothing to do; something is missing or works less well than it could; something does not work."""
 
 
 @dataclass(frozen=True)
 class Diagnosis:
-    """One line of the doctor's."""
+    """One finding, which the doctor prints as one line."""
 
     check: str
-    """What was looked at, in a word or two."""
+    """Name of the check, in one or two words."""
     state: str
     found: str
     next: str = ""
-    """What to do about it; empty: nothing."""
+    """Proposed next step; empty if there is nothing to do."""
 
     def to_dict(self) -> dict[str, Any]:
         return {"check": self.check, "state": self.state, "found": self.found, "next": self.next}

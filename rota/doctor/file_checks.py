@@ -1,4 +1,4 @@
-"""Files that somebody wants to use, and what a job that is asked for in one would find here."""
+"""Check files that the user wants to use, and whether the folders of a job spec exist here."""
 
 import os
 from collections.abc import Iterator, Sequence
@@ -25,7 +25,7 @@ def check_files(files: Sequence[str]) -> Iterator[Diagnosis]:
 
 
 def _folders(file: str, spec: Spec) -> Iterator[Diagnosis]:
-    """As if it were submitted from here."""
+    """Check the folders of a spec as if it were submitted from this folder."""
     folder = Path.cwd() / (spec.workdir or "")
     if not folder.is_dir():
         yield fail("file", f"{file}: its workdir {folder} does not exist", f"mkdir -p {folder}")

@@ -1,4 +1,4 @@
-"""NVML, the driver and the GPUs; PyTorch of a job; whether jobs can be parked, and packed with MPS."""
+"""Check NVML, the driver and the GPUs, the PyTorch of a job, and whether jobs can be parked, and colocated with MPS."""
 
 import contextlib
 import importlib
@@ -23,25 +23,25 @@ from rota.wire.rows import NodeRow
 
 PLAIN_JOB = ("python", "train.py")
 MPS_PIPES = "/tmp/nvidia-mps"
-"""Where the control daemon of MPS has its socket, unless CUDA_MPS_PIPE_DIRECTORY says otherwise."""
+"""Default pipe directory of the MPS control daemon, if CUDA_MPS_PIPE_DIRECTORY is not set."""
 MPS_NAME = "nvidia-cuda-mps"
-"""What the kernel keeps of the name of its process."""
+"""Name of the MPS control daemon's process, as the kernel truncates it."""
 
 
 @dataclass(frozen=True)
 class DriverFacts:
-    """What NVML says of the machine."""
+    """Facts about the machine from NVML."""
 
     problem: str = ""
-    """Why it says nothing; empty: it does."""
+    """Reason why NVML gives no facts; empty if it does."""
     driver: str = ""
     cuda: tuple[int, int] | None = None
-    """The newest CUDA that the driver can run."""
+    """Newest CUDA version that the driver can run; None if unknown."""
     gpus: list[Gpu] = field(default_factory=list)
 
 
 def check_gpus(nodes: Sequence[NodeRow] | None, home: Path) -> Iterator[Diagnosis]:
-    """`nodes`: those of the scheduler; None: it does not answer."""
+    """Check the GPUs. `nodes` are the scheduler's nodes; None if it does not answer."""
     facts = driver_facts()
     yield _driver(facts)
     if nodes is not None:
@@ -75,14 +75,16 @@ def driver_facts() -> DriverFacts:
 def _driver(facts: DriverFacts) -> Diagnosis:
     devices = sorted(path.name for path in Path("/dev").glob("nvidia[0-9]*"))
     if facts.problem and (devices or "package" in facts.problem):
-        there = f"; yet {', '.join(devices)} are there" if devices else ": GPUs of this machine would not be seen"
+        there = f"; yet {', '.join(devices)} exist" if devices else ": Rota would not find GPUs of this machine"
         step = "pip install nvidia-ml-py" if "package" in facts.problem else "nvidia-smi; after an update of the driver: reboot"
         return fail("NVML", f"{facts.problem}{there}", step)
     if facts.problem:
         step = "if it has one, install NVIDIA's driver; without one rota up uses 4 pretend GPUs"
-        return warn("NVML", f"{facts.problem}; no NVIDIA GPU is seen on this machine", step)
+        return warn("NVML", f"{facts.problem}; no NVIDIA GPU was found on this machine", step)
     if not facts.gpus:
-        return warn("NVML", f"driver {facts.driver} is there, and no GPU answers", "nvidia-smi -L; in a container: --gpus all")
+        return warn(
+            "NVML", f"driver {facts.driver} is installed, but no GPU responds", "nvidia-smi -L; in a container: --gpus all"
+        )
     cuda = f", CUDA up to {facts.cuda[0]}.{facts.cuda[1]}" if facts.cuda else ""
     kinds = [gpu.accelerator for gpu in facts.gpus]
     counts = " + ".join(f"{kinds.count(kind)}x{kind}" for kind in dict.fromkeys(kinds))
@@ -90,24 +92,24 @@ def _driver(facts: DriverFacts) -> Diagnosis:
 
 
 def _same_gpus(gpus: Sequence[Gpu], nodes: Sequence[NodeRow]) -> Diagnosis:
-    """Whether the scheduler has the GPUs that are there."""
+    """Check whether the scheduler has the GPUs of the machine."""
     there = {gpu.uuid: gpu for gpu in gpus}
     if all(node.pretend for node in nodes):
         if there:
             found = f"the scheduler uses pretend GPUs, and this machine has {len(there)} real ones"
             return warn("GPUs", found, "rota down, then rota up without --pretend")
-        return ok("GPUs", "the scheduler uses pretend ones")
+        return ok("GPUs", "the scheduler uses pretend GPUs")
     known = {gpu.name: f"GPU {gpu.place} of {node.name}" for node in nodes for gpu in node.gpus}
-    if lost := [f"{words} ({name})" for name, words in known.items() if name not in there]:
+    if lost := [f"{gpu} ({name})" for name, gpu in known.items() if name not in there]:
         step = "nvidia-smi -L and dmesg | grep -i xid; a GPU that fell off its bus needs a reboot; then rota down and rota up"
         return fail("GPUs", f"the scheduler counts on {', '.join(lost)}, which NVML does not see", step)
     if new := [f"GPU {gpu.index} ({gpu.product})" for uuid, gpu in there.items() if uuid not in known]:
-        return warn("GPUs", f"the scheduler does not know {', '.join(new)}", "rota down, then rota up; jobs go on")
+        return warn("GPUs", f"the scheduler does not know {', '.join(new)}", "rota down, then rota up; jobs keep running")
     return ok("GPUs", f"the scheduler has all {len(there)}")
 
 
 def _used_by_others(gpus: Sequence[Gpu], home: Path) -> Iterator[Diagnosis]:
-    """Real GPUs that another scheduler has, or that programs use which are no jobs of this home."""
+    """Check for real GPUs that another scheduler has, or that programs use which are not jobs of this home."""
     if not gpus:
         return
     orders = [read_order(folder) for folder in (home / RUN).glob("[0-9]*/[0-9]*")]
@@ -126,7 +128,7 @@ def _used_by_others(gpus: Sequence[Gpu], home: Path) -> Iterator[Diagnosis]:
 
 
 def _torch(facts: DriverFacts) -> Diagnosis:
-    """Of the Python that a plain job would start."""
+    """Check the PyTorch of the Python that a plain job would start."""
     python, _ = python_of(PLAIN_JOB, os.environ, str(Path.cwd()))
     if not python:
         found = "there is no `python` in PATH, which a job would start"
@@ -145,25 +147,27 @@ def _torch(facts: DriverFacts) -> Diagnosis:
 
 
 def _parking(real_gpus: bool) -> Diagnosis:
-    """Of a plain job of one GPU."""
+    """Check how a plain job of one GPU would be parked."""
     facts = parking_facts(PLAIN_JOB, os.environ, str(Path.cwd()), wanted=True, gpus=1, real_gpus=real_gpus)
     way, why = choose_park_method(facts)
     if way == EXIT:
-        found = f"a plain `python` job is suspended by SIGTERM and has to save by itself: {why}"
+        found = f"a plain `python` job is suspended by SIGTERM and must save its state itself: {why}"
         return warn("parking", found, "see `Parking` in docs/live.md; with PyTorch: pip install 'rota-scheduler[park]'")
-    return ok("parking", f"a plain `python` job sleeps on its host ({way}): {why}")
+    return ok("parking", f"a plain `python` job is parked in host memory ({way}): {why}")
 
 
 def _host_memory(gpus: Sequence[Gpu]) -> Diagnosis:
     total, free = total_gib(), available_gib()
     if total is None:
         return warn("host memory", "cannot be read", "look at /proc/meminfo")
-    words = f"{total:,.0f} GiB" + (f", {free:,.0f} GiB of it free" if free is not None else "")
+    memory = f"{total:,.0f} GiB" + (f", {free:,.0f} GiB of it free" if free is not None else "")
     largest = max((gpu.memory_gib for gpu in gpus), default=0.0)
     if gpus and PARKING_FRACTION * total < largest:
-        found = f"{words}: parked jobs may take {PARKING_FRACTION * total:,.0f} GiB, less than one GPU has ({largest:,.0f} GiB)"
-        return warn("host memory", found, "a larger memory limit for the container, or more memory; larger jobs leave by SIGTERM")
-    return ok("host memory", words)
+        found = f"{memory}: parked jobs may take {PARKING_FRACTION * total:,.0f} GiB, less than one GPU has ({largest:,.0f} GiB)"
+        return warn(
+            "host memory", found, "a larger memory limit for the container, or more memory; larger jobs are suspended by SIGTERM"
+        )
+    return ok("host memory", memory)
 
 
 def _mps(real_gpus: bool) -> Diagnosis:
@@ -173,8 +177,8 @@ def _mps(real_gpus: bool) -> Diagnosis:
         return ok("MPS", f"its control daemon runs; its pipes are in {pipes}")
     if pipes.exists():
         step = f"nvidia-cuda-mps-control -d; without MPS: rm -r {pipes}, or CUDA programs may wait for it"
-        return warn("MPS", f"{pipes} is there and no control daemon runs", step)
-    return ok("MPS", "does not run: packed jobs take turns on a GPU" if real_gpus else "not needed without a GPU")
+        return warn("MPS", f"{pipes} exists, but no control daemon runs", step)
+    return ok("MPS", "does not run: colocated jobs take turns on a GPU" if real_gpus else "not needed without a GPU")
 
 
 def _process_name(folder: Path) -> str:

@@ -1,4 +1,4 @@
-"""The home: its folder, token, disk and journal, and the folders of the jobs that are in it."""
+"""Check the home: its folder, token, disk and journal, and the folders of its jobs."""
 
 import contextlib
 import json
@@ -29,10 +29,10 @@ from rota.model.counted import counted
 from rota.wire.home import TOKEN_FILE, user_of
 
 SCARCE_BYTES = 2 << 30
-"""With less room than this, a warning."""
-MOST_JOBS_TOLD = 5
+"""Free space below which the doctor warns, in bytes."""
+MAX_FAULTS_SHOWN = 5
 UNREADABLE = (sqlite3.SQLITE_CANTOPEN, sqlite3.SQLITE_PERM, sqlite3.SQLITE_IOERR, sqlite3.SQLITE_BUSY, sqlite3.SQLITE_LOCKED)
-"""What SQLite says of a file that it cannot read now. It may be whole."""
+"""Error codes of SQLite for a file that it cannot read now. The file may be undamaged."""
 
 
 # The folder.
@@ -42,9 +42,9 @@ def check_home(home: Path) -> Iterator[Diagnosis]:
     if not home.exists():
         above = next(folder for folder in home.parents if folder.exists())
         if os.access(above, os.W_OK):
-            yield warn("home", f"there is no {home} yet", f"rota up --home {home} makes it")
+            yield warn("home", f"{home} does not exist yet", f"rota up --home {home} makes it")
         else:
-            yield fail("home", f"there is no {home}, and {above} cannot be written to", "--home with another folder")
+            yield fail("home", f"{home} does not exist, and {above} cannot be written to", "--home with another folder")
         return
     if not home.is_dir():
         yield fail("home", f"{home} is not a folder", "--home with another folder")
@@ -73,38 +73,38 @@ def _folder(home: Path) -> Diagnosis:
         return fail("home", f"{home} cannot be written to ({why})", step)
     mode = stat.S_IMODE(facts.st_mode)
     if mode & 0o077:
-        found = f"others can look into {home} (mode {mode:03o}): logs and specs of jobs are there"
+        found = f"other users can read {home} (mode {mode:03o}), which has logs and specs of jobs"
         return warn("home", found, f"chmod 700 {home}")
     return ok("home", f"{home} is a folder of yours and can be written to")
 
 
 def _copy(home: Path) -> Iterator[Diagnosis]:
-    """Whether `rota up` would refuse it as the copy of another home."""
+    """Check whether `rota up` would refuse the home as a copy of another one."""
     try:
         original = find_original(home)
     except (OSError, RotaError):
-        return  # other checks name what is wrong with its files
+        return  # other checks report the faults of its files
     if original is not None:
-        found = f"{home} is a copy of {original.where}: rota up does not start here by itself"
+        found = f"{home} is a copy of {original.where}: rota up refuses to start"
         yield warn("copy", found, f"rota up --adopt --home {home}, if the original is gone; else rota up --new-identity")
 
 
 def _disk(home: Path) -> Diagnosis:
     disk = os.statvfs(home)
     free = disk.f_bavail * disk.f_frsize
-    words = f"{free / 2**30:,.1f} GiB of {disk.f_blocks * disk.f_frsize / 2**30:,.0f} GiB are free on the disk of {home}"
+    space = f"{free / 2**30:,.1f} GiB of {disk.f_blocks * disk.f_frsize / 2**30:,.0f} GiB are free on the disk of {home}"
     if too_little_room(home, FULL_BYTES, FULL_PART):
-        return fail("disk", f"{words}: no job is taken or started", f"free some space on it; logs are in {home / 'logs'}")
+        return fail("disk", f"{space}: no job is accepted or started", f"free some space on it; logs are in {home / 'logs'}")
     if free < SCARCE_BYTES:
-        return warn("disk", words, f"free some space on it; logs are in {home / 'logs'}")
-    return ok("disk", words)
+        return warn("disk", space, f"free some space on it; logs are in {home / 'logs'}")
+    return ok("disk", space)
 
 
 def _token(path: Path) -> Diagnosis:
     try:
         facts, text = path.lstat(), path.read_text(encoding="utf-8").strip()
     except FileNotFoundError:
-        return warn("token", f"there is no {path} yet", "rota up makes it")
+        return warn("token", f"{path} does not exist yet", "rota up makes it")
     except (OSError, ValueError) as problem:
         why = (getattr(problem, "strerror", None) or "it is not text").lower()
         step = f"chmod 600 {path}" if isinstance(problem, PermissionError) else f"rm {path}: the next rota up makes a new one"
@@ -113,11 +113,11 @@ def _token(path: Path) -> Diagnosis:
         return fail("token", f"{path} is not a plain file", f"rm {path}; the next rota up makes a new one")
     mode = stat.S_IMODE(facts.st_mode)
     if mode & 0o077:
-        found = f"others can use the token in {path} (mode {mode:03o}): who has it can run commands as you"
+        found = f"other users can read the token in {path} (mode {mode:03o}) and run commands as you"
         return fail("token", found, f"rm {path} and rota up again, which makes a new one")
     if len(text) < 16:
-        return fail("token", f"{path} holds no token", f"rm {path} and rota up again, which makes a new one")
-    return ok("token", f"{path} can be read by you alone")
+        return fail("token", f"{path} does not contain a token", f"rm {path} and rota up again, which makes a new one")
+    return ok("token", f"only you can read {path}")
 
 
 # The journal.
@@ -136,9 +136,9 @@ def check_journal(home: Path) -> Iterator[Diagnosis]:
         return
     path = place.path
     if not path.exists():
-        yield ok("journal", "none yet: no scheduler has run here")
+        yield ok("journal", "none yet: no scheduler has run in this home")
         return
-    another = f"put back a copy of {path}, if there is one; else move it away or use another --home: its jobs are lost then"
+    another = f"restore a backup of {path}; without one, move it away or use another --home, which loses its jobs"
     try:
         with contextlib.closing(connect_to_read(path)) as db:
             yield _file(db, path, another)
@@ -146,7 +146,7 @@ def check_journal(home: Path) -> Iterator[Diagnosis]:
         if problem.sqlite_errorcode & 0xFF not in UNREADABLE:
             yield fail("journal", f"{path} is damaged: {problem}", another)
             return
-        step = f"ls -l {home}: its files have to be readable for you, on a disk without faults"
+        step = f"ls -l {home}: its files must be readable for you, on a disk without faults"
         yield fail("journal", f"{path} cannot be read now: {problem}", step)
     except (sqlite3.DatabaseError, ValueError, TypeError, KeyError, zlib.error, OSError) as problem:
         yield fail("journal", f"{path} is damaged: {problem}", another)
@@ -162,7 +162,7 @@ def _file(db: sqlite3.Connection, path: Path, another: str) -> Diagnosis:
 
 
 def check_entries(rows: Rows, path: str, another: str) -> Diagnosis:
-    """What is in a journal, wherever it is. `another`: what to do if it is damaged."""
+    """Check the entries of a journal in any database. `another` is the next step if it is damaged."""
     older = "use the Rota that wrote it, or another --home"
     schema = next(iter(rows("SELECT value FROM meta WHERE key = 'schema'", ())), None)
     if schema is None or schema[0] not in map(str, READABLE):
@@ -189,14 +189,14 @@ def check_entries(rows: Rows, path: str, another: str) -> Diagnosis:
         except RotaError as problem:
             return fail("journal", f"{path}: {problem.message}", problem.hint or older)
     ((jobs,),) = rows("SELECT count(*) FROM jobs", ())
-    return ok("journal", f"{path} is whole: {counted(entries, 'entry', 'entries')}, {counted(jobs, 'job')}")
+    return ok("journal", f"{path} is complete: {counted(entries, 'entry', 'entries')}, {counted(jobs, 'job')}")
 
 
 # Jobs that are in it.
 
 
 def check_jobs(home: Path) -> Iterator[Diagnosis]:
-    """Whether those that have not ended could run: their folders are there."""
+    """Check whether the folders of unfinished jobs exist."""
     try:
         place = find_journal(home)
         if isinstance(place, PostgresLocation):
@@ -208,22 +208,24 @@ def check_jobs(home: Path) -> Iterator[Diagnosis]:
         else:
             return
     except (RotaError, sqlite3.DatabaseError, ValueError):
-        return  # told above
+        return  # reported by other checks
     faults = [fault for number, spec in jobs if (fault := _job(number, spec))]
-    yield from faults[:MOST_JOBS_TOLD]
-    if len(faults) > MOST_JOBS_TOLD:
-        yield warn("jobs", f"{len(faults) - MOST_JOBS_TOLD:,} more jobs lack a folder", "mend those above, and rota doctor again")
+    yield from faults[:MAX_FAULTS_SHOWN]
+    if len(faults) > MAX_FAULTS_SHOWN:
+        yield warn(
+            "jobs", f"{len(faults) - MAX_FAULTS_SHOWN:,} more jobs lack a folder", "fix the jobs above, then rota doctor again"
+        )
     if not faults:
-        yield ok("jobs", f"{len(jobs):,} have not ended, and have their folders" if jobs else "none that have not ended")
+        yield ok("jobs", f"{len(jobs):,} unfinished, and their folders exist" if jobs else "none unfinished")
 
 
 def _job(number: int, spec: dict[str, Any]) -> Diagnosis | None:
     name = f"job {number} ({spec.get('name') or 'without a name'})"
     folder, checkpoints = str(spec.get("workdir", "")), str(spec.get("checkpoint_dir", ""))
     if folder and not Path(folder).is_dir():
-        return fail("jobs", f"{name}: its working folder {folder} is gone", f"mkdir -p {folder}, or rota cancel {number}")
+        return fail("jobs", f"{name}: its working folder {folder} does not exist", f"mkdir -p {folder}, or rota cancel {number}")
     if URL_MARK in checkpoints:
-        return None  # the store, and who may use it, is the job's affair
+        return None  # access to an object store is the job's concern
     if checkpoints and not Path(checkpoints).is_dir():
         found = f"{name}: its checkpoint folder {checkpoints} does not exist; if its script does not make it, it cannot save"
         return warn("jobs", found, f"mkdir -p {checkpoints}")

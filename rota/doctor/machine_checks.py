@@ -1,4 +1,4 @@
-"""Python, packages and the limits of a process."""
+"""Check Python, packages and the limits of a process."""
 
 import platform
 import resource
@@ -13,7 +13,7 @@ from rota.doctor.diagnosis import Diagnosis, fail, ok, warn
 
 OLDEST_PYTHON = (3, 11)
 ENOUGH_FILES = 4096
-"""Files that a process may have open. The scheduler has a few for each client; PyTorch's data loaders have many."""
+"""Number of open files that is enough. The scheduler has a few for each client; PyTorch's data loaders have many."""
 DISTRIBUTION = "rota-scheduler"
 
 
@@ -27,7 +27,7 @@ def check_packages() -> Iterator[Diagnosis]:
     try:
         needed = [each for each in requires(DISTRIBUTION) or [] if "extra ==" not in each]
     except PackageNotFoundError:
-        found = f"rota {__version__} is run from its source, so what it needs is not known"
+        found = f"rota {__version__} runs from its source, so its requirements are unknown"
         yield warn("packages", found, f"pip install {DISTRIBUTION}, or pip install -e . in its folder")
         return
     missing, versions = [], []

@@ -1,4 +1,4 @@
-"""A journal in PostgreSQL: its server, what is in it, and who leads."""
+"""Check a journal in PostgreSQL: its server, its entries, and the leader."""
 
 import contextlib
 import json
@@ -13,19 +13,19 @@ from rota.live.journal_place import PostgresLocation, has_journal
 from rota.live.postgres_store import PostgresStore
 
 Rows = Callable[[str, Sequence[Any]], list[tuple[Any, ...]]]
-"""What a statement with these values finds."""
+"""Function that returns the rows of a statement with these values."""
 
 
 def check_postgres(place: PostgresLocation, check_entries: Callable[[Rows, str, str], Diagnosis]) -> Iterator[Diagnosis]:
-    """`check_entries`: looks at what is in it."""
+    """Check a journal in PostgreSQL. `check_entries` checks its entries."""
     try:
         if not has_journal(place):
-            yield ok("journal", f"none yet in {place}: no scheduler has run here")
+            yield ok("journal", f"none yet in {place}: no scheduler has used it")
             return
         with contextlib.closing(PostgresStore(place)) as store:
             ((version,),) = store.rows("SHOW server_version")
             yield ok("journal's server", f"PostgreSQL {version} answers at {place.url}")
-            another = "restore a backup of this schema; else another --home: its jobs are lost then"
+            another = "restore a backup of this schema; without one, use another --home, which loses its jobs"
             try:
                 yield check_entries(store.rows, str(place), another)
             except (ValueError, TypeError, KeyError, zlib.error) as problem:
@@ -39,8 +39,10 @@ def check_postgres(place: PostgresLocation, check_entries: Callable[[Rows, str, 
 def _lead(election: Election) -> Diagnosis:
     leader = election.leader()
     if election.is_led():
-        return ok("lead", f"{leader or 'a process that has just begun'} leads")
-    return warn("lead", f"no scheduler leads; the last was {leader}" if leader else "no scheduler has led yet", "rota up")
+        return ok("lead", f"{leader or 'a process that has just started'} is leader")
+    return warn(
+        "lead", f"no scheduler is leader; the last was {leader}" if leader else "no scheduler has been leader yet", "rota up"
+    )
 
 
 def unfinished_jobs(place: PostgresLocation) -> list[tuple[int, dict[str, Any]]]:

@@ -1,4 +1,4 @@
-"""Ray clusters on this machine: whether they ask for a token, and whether that token is private."""
+"""Check the Ray clusters on this machine: whether they require a token, and whether the token is private."""
 
 from collections.abc import Iterator
 from importlib.util import find_spec
@@ -28,15 +28,17 @@ def _cluster(address: str) -> Diagnosis:
         check_port(address)
     except InputError:
         return warn(
-            "Ray", f"processes of a cluster run here, and its head {address} does not listen", "ray stop, or start the head"
+            "Ray", f"processes of a cluster run here, but its head {address} does not listen", "ray stop, or start the head"
         )
     door = look_at_door(address)
     if door.open:
         found = f"the cluster at {address} asks for no token: every user who can reach it can run code on its nodes"
         return fail("Ray", found, f"{MAKE_TOKEN}; then on every node: ray stop; {USE_TOKEN}; ray start as before")
     if not door.known:
-        return warn("Ray", f"whether the cluster at {address} asks for a token is not known ({door.without_token})", "ray status")
+        return warn(
+            "Ray", f"it is unknown whether the cluster at {address} requires a token ({door.without_token})", "ray status"
+        )
     if door.with_ours == REFUSED:
-        found = f"the cluster at {address} asks for a token, which this user does not have"
+        found = f"the cluster at {address} requires a token, which this user does not have"
         return warn("Ray", found, "export RAY_AUTH_MODE=token RAY_AUTH_TOKEN_PATH=FILE, if the cluster is yours")
-    return ok("Ray", f"the cluster at {address} asks for a token, and ours is right")
+    return ok("Ray", f"the cluster at {address} requires a token, and yours is right")

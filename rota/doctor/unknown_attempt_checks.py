@@ -1,4 +1,4 @@
-"""What schedulers and supervisors left behind: jobs that run without a scheduler, and folders of those that were killed."""
+"""Check for what killed schedulers and supervisors left behind: jobs without a scheduler, and folders of killed supervisors."""
 
 import contextlib
 import stat
@@ -13,7 +13,7 @@ from rota.wire.home import scheduler_runs
 
 
 def check_unknown_attempts(home: Path) -> Iterator[Diagnosis]:
-    """Attempts on disk that are not looked after."""
+    """Check for attempts on disk without a scheduler or a supervisor."""
     if not (home / RUN).is_dir():
         return
     served, up = scheduler_runs(home), f"rota up --home {home}"
@@ -27,14 +27,14 @@ def check_unknown_attempts(home: Path) -> Iterator[Diagnosis]:
         elif status is None or status.state != ENDED or _is_socket(folder / CONTROL):
             dead.append(folder)
     if alive and not served:
-        asleep = f", {len(parked)} of them asleep" if parked else ""
-        found = f"jobs {_jobs(alive)} run with a supervisor and without a scheduler{asleep}; they end with their leases"
+        resting = f", {len(parked)} of them parked" if parked else ""
+        found = f"jobs {_jobs(alive)} run with a supervisor and without a scheduler{resting}; they end when their leases expire"
         yield fail("leftovers", found, f"{up} takes them over; to end them: {up}, then rota cancel JOB")
     elif alive:
-        yield ok("leftovers", f"{len(alive)} supervisors, and a scheduler that looks after them")
+        yield ok("leftovers", f"{len(alive)} supervisors, and their scheduler runs")
     if dead and not served:
-        found = f"files of jobs {_jobs(dead)} are left, whose supervisors are gone: {dead[0]}"
-        yield warn("leftovers", found, f"{up} clears up, and starts those jobs again that have not ended")
+        found = f"jobs {_jobs(dead)} have files, but their supervisors are gone: {dead[0]}"
+        yield warn("leftovers", found, f"{up} cleans up, and starts unfinished jobs again")
     if not alive and (served or not dead):
         yield ok("leftovers", "none")
 

@@ -9,7 +9,7 @@ from typing import Any
 
 from rota import __version__
 from rota.compose.fingerprint import Fingerprints
-from rota.compose.limits import MOST_SEEDS
+from rota.compose.limits import MAX_SEEDS
 from rota.compose.registry import PLACER_REGISTRY, POLICY_REGISTRY, split_pair
 from rota.compose.study import CLUSTER, Study, make_study, read_field
 from rota.errors import OptionError
@@ -62,8 +62,8 @@ class Grid:
         for name in ("policies", "traces", "clusters"):
             if not getattr(self, name):
                 raise OptionError("at least one is needed.", field=name, value="", hint="rota sweep --help")
-        if not 1 <= self.seeds <= MOST_SEEDS:
-            raise OptionError(f"must be from 1 to {MOST_SEEDS:,}.", field="seeds", value=self.seeds, hint="--seeds 5")
+        if not 1 <= self.seeds <= MAX_SEEDS:
+            raise OptionError(f"must be from 1 to {MAX_SEEDS:,}.", field="seeds", value=self.seeds, hint="--seeds 5")
         if STDIN in self.traces:
             problem = "is standard input, which the processes of a sweep cannot read."
             raise OptionError(problem, field="trace", value=STDIN, hint="write the trace to a file first")

@@ -4,6 +4,8 @@ Most GPUs have one holder or none: that is a column. GPUs that are held in parts
 counted in thousandths, and never add up to more than a whole GPU.
 """
 
+from collections.abc import Iterable
+
 import numpy as np
 
 from rota.model.units import MILLI, Bools, Ints
@@ -40,6 +42,18 @@ class Occupancy:
     def free(self) -> Bools:
         """GPUs that no job holds a part of."""
         free: Bools = self.holder == FREE
+        return free
+
+    def free_without(self, jobs: Iterable[tuple[int, Ints]]) -> Bools:
+        """GPUs that are free once these jobs give up the GPUs named beside them."""
+        if self.parts:
+            rest = self.copy()
+            for job, gpus in jobs:
+                rest.release(job, gpus)
+            return rest.free
+        free = self.free
+        for _, gpus in jobs:
+            free[gpus] = True
         return free
 
     @property

@@ -1,5 +1,6 @@
-"""Parking: a job sleeps on its host and gives its GPU memory back, without a line of its own for it.
+"""Parking: suspend a job in host memory and free its GPU memory, without a change to its script.
 
-`ways.py` decides how a job can be parked, `facts.py` looks up what that depends on, and `environment.py` says what the launcher
-adds. The folder `hook` is put in front of PYTHONPATH of the job: it runs inside the job, in any Python from 3.8 on.
+`park_method.py` chooses the park method, `facts.py` finds out what that depends on, and `park_environment.py` returns the
+variables that the launcher adds. The launcher puts the folder `hook` in front of the job's PYTHONPATH. The hook runs inside the
+job, in any Python from 3.8 on.
 """

@@ -1,4 +1,4 @@
-"""Looks up what the way to park a job depends on: files of the job's Python, none of which is run or imported."""
+"""Find out what the park method of a job depends on. Files of the job's Python are read, never run or imported."""
 
 import functools
 import os
@@ -16,18 +16,18 @@ from rota.park.park_method import ParkingFacts, preload_problem
 _PYTHON = re.compile(r"python[0-9.]*")
 _SHELLS = ("bash", "sh", "dash", "zsh", "ksh")
 _NO_HOOK = re.compile(r"-[a-zA-Z]*[SIE][a-zA-Z]*")
-"""Flags with which Python reads no PYTHONPATH, or runs no `sitecustomize`."""
+"""Flags with which Python ignores PYTHONPATH, or does not run `sitecustomize`."""
 _CUDA = re.compile(r"^cuda\b[^=\n]*=\s*['\"](\d+)", re.MULTILINE)
 _STEM = "torch_memory_saver_hook_mode_preload"
 _RUNTIMES = ("nvidia/cu{major}/lib", "nvidia/cuda_runtime/lib")
-"""Where wheels have the CUDA runtime, below their folder."""
+"""Paths of the CUDA runtime in wheels, relative to their folder."""
 PROBE_SECONDS = 10.0
 
 
 def parking_facts(
     argv: Sequence[str], env: Mapping[str, str], workdir: str, *, wanted: bool, gpus: float, real_gpus: bool, mps: bool = False
 ) -> ParkingFacts:
-    """Of a job with this command and these variables."""
+    """Return the facts of a job with this command and these variables."""
     python, obstacle = python_of(argv, env, workdir)
     known = ParkingFacts(wanted=wanted, gpus=gpus, real_gpus=real_gpus, python=python, obstacle=obstacle)
     if not wanted or gpus > 1 or not real_gpus:
@@ -35,12 +35,12 @@ def parking_facts(
     if not obstacle:
         known = _with_allocator(known, env)
     if preload_problem(known):
-        return replace(known, driver_problem="it leaves out what runs under MPS" if mps else driver_problem())
+        return replace(known, driver_problem="it does not work for processes under MPS" if mps else driver_problem())
     return known
 
 
 def _with_allocator(known: ParkingFacts, env: Mapping[str, str]) -> ParkingFacts:
-    """And what is known of its PyTorch, and of the allocator for that."""
+    """Add the facts about the job's PyTorch and the allocator for it."""
     python = known.python
     folders = tuple(str(folder) for folder in package_folders(python, env))
     torch_found, cuda_major = torch_cuda(folders)
@@ -61,8 +61,8 @@ def _with_allocator(known: ParkingFacts, env: Mapping[str, str]) -> ParkingFacts
 
 
 def python_of(argv: Sequence[str], env: Mapping[str, str], workdir: str) -> tuple[str, str]:
-    """The Python that a command starts, and why no hook gets into it. What a shell script starts is not known before: the Python
-    of the job's PATH is taken for it."""
+    """Return the Python that a command starts, and why the hook cannot run in it. For a shell script, assume the Python of the
+    job's PATH."""
     words = list(argv)
     shell = bool(words) and Path(words[0]).name in _SHELLS
     if shell and len(words) == 3 and words[1] == "-c":
@@ -83,7 +83,7 @@ def python_of(argv: Sequence[str], env: Mapping[str, str], workdir: str) -> tupl
 
 
 def _flags(words: Sequence[str]) -> Iterator[str]:
-    """Those of the interpreter itself, before the script."""
+    """Iterate over the flags of the interpreter, before the script."""
     for word in words:
         if not word.startswith("-") or word in ("-c", "-m", "-"):
             return
@@ -98,7 +98,7 @@ def _which(word: str, env: Mapping[str, str], workdir: str) -> str:
 
 
 def _shebang(program: str) -> str:
-    """The Python that a script names in its first line."""
+    """Return the Python that a script names in its first line."""
     try:
         with Path(program).open("rb") as file:
             first = file.readline(256).decode(errors="replace")
@@ -109,7 +109,7 @@ def _shebang(program: str) -> str:
 
 
 def package_folders(python: str, env: Mapping[str, str]) -> list[Path]:
-    """Where this Python finds packages, in order."""
+    """Return the folders in which this Python finds packages, in order."""
     found = [Path(each) for each in env.get("PYTHONPATH", "").split(os.pathsep) if each]
     prefixes = []
     if python:
@@ -133,7 +133,7 @@ def _sees_system(configuration: Path) -> bool:
 
 
 def torch_cuda(folders: Sequence[str]) -> tuple[bool, int | None]:
-    """Whether PyTorch is there, and its CUDA major."""
+    """Return whether PyTorch is installed, and the major version of its CUDA."""
     for folder in folders:
         try:
             text = Path(folder, "torch", "version.py").read_text(encoding="utf-8")
@@ -148,7 +148,8 @@ def torch_cuda(folders: Sequence[str]) -> tuple[bool, int | None]:
 
 
 def allocator(folders: Sequence[str], cuda_major: int) -> str:
-    """The library for this CUDA major: the job's own, else the one beside Rota. Early versions were for CUDA 12 alone."""
+    """Return the allocator's library for this CUDA major: the job's own, or the one installed with Rota. Early versions were only
+    for CUDA 12."""
     names = [f"{_STEM}_cu{cuda_major}.*so", *([f"{_STEM}.*so"] if cuda_major == 12 else [])]
     for folder in (*folders, *(each for each in sys.path if each)):
         for where in (Path(folder), Path(folder, "torch_memory_saver")):
@@ -159,13 +160,13 @@ def allocator(folders: Sequence[str], cuda_major: int) -> str:
 
 
 def library_folders(folders: Sequence[str], cuda_major: int) -> tuple[str, ...]:
-    """Where the CUDA runtime of the job's PyTorch is."""
+    """Return the folders with the CUDA runtime of the job's PyTorch."""
     ways = [Path(folder, each.format(major=cuda_major)) for folder in folders for each in _RUNTIMES]
     return tuple(str(path) for path in ways if path.is_dir())
 
 
 def loading(library: str, runtimes: tuple[str, ...]) -> tuple[tuple[str, ...], str]:
-    """The folders that the library needs to be loaded, which are none if it finds everything by itself, and why it can't be."""
+    """Return the folders that the library needs for loading, if any, and why it cannot be loaded, if it cannot."""
     for needed in ((), runtimes):
         problem = loading_problem(library, needed)
         if not problem:
@@ -175,7 +176,8 @@ def loading(library: str, runtimes: tuple[str, ...]) -> tuple[tuple[str, ...], s
 
 @functools.lru_cache(maxsize=64)
 def loading_problem(library: str, library_path: tuple[str, ...]) -> str:
-    """Why no process can start with this library preloaded; empty: one could. A process that can't load it would not start."""
+    """Return why processes cannot start with this library preloaded; an empty text if they can. A process that cannot load it
+    would not start."""
     env = {"LD_PRELOAD": library, "LD_LIBRARY_PATH": os.pathsep.join(library_path), "PATH": os.defpath}
     try:
         tried = subprocess.run(["/bin/true"], env=env, capture_output=True, text=True, timeout=PROBE_SECONDS, check=False)
@@ -190,7 +192,8 @@ def loading_problem(library: str, library_path: tuple[str, ...]) -> str:
 
 @functools.lru_cache(maxsize=1)
 def driver_problem() -> str:
-    """Why the driver's checkpoint can't park processes here; empty: it can. Asked in a process of its own, and once."""
+    """Return why the driver's checkpoint cannot park processes here; an empty text if it can. It is tested once, in a process of
+    its own."""
     run = [sys.executable, "-m", "rota.agent.driver_checkpoint", "probe"]
     try:
         tried = subprocess.run(run, capture_output=True, text=True, timeout=3 * PROBE_SECONDS, check=False)

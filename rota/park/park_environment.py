@@ -1,4 +1,4 @@
-"""What the launcher adds to the environment of a job that can be parked."""
+"""Variables that the launcher adds to the environment of a job that can be parked."""
 
 import os
 from collections.abc import Mapping
@@ -10,7 +10,7 @@ HOOK_FOLDER = str(Path(__file__).resolve().parent / "hook")
 
 
 def parking_environment(facts: ParkingFacts, env: Mapping[str, str]) -> dict[str, str]:
-    """Variables on top of these; none, if it can't be parked."""
+    """Return the variables to add to `env`; none if the job cannot be parked."""
     way, _ = choose_park_method(facts)
     if not can_sleep(way):
         return {}
@@ -25,7 +25,7 @@ def parking_environment(facts: ParkingFacts, env: Mapping[str, str]) -> dict[str
             "TMS_INIT_ENABLE_CPU_BACKUP": "1",
             "TMS_RETAIN_CPU_BACKUP": "1",
         }
-        if facts.library_path:  # behind what the job has: its own libraries win
+        if facts.library_path:  # after the job's own folders, so that its libraries come first
             found["LD_LIBRARY_PATH"] = os.pathsep.join(filter(None, (env.get("LD_LIBRARY_PATH", ""), *facts.library_path)))
     return found
 

@@ -1,68 +1,72 @@
-"""How a job can be parked, and why so. Pure: what it depends on comes in as a value (`facts.py` looks it up)."""
+"""Choose the park method of a job, with the reason. This is a pure function of facts, which `facts.py` finds out."""
 
 from dataclasses import dataclass
 
 PRELOAD, DRIVER, SLEEP, EXIT, STAY = "preload", "driver", "sleep", "exit", "stay"
-"""Its GPU memory goes to the host by a preloaded allocator, or by the driver's own checkpoint; it just sleeps, because its GPUs
-are pretend ones; it is not parked: SIGTERM asks it to save and leave; it does not save either: it is left running."""
+"""Park methods. PRELOAD and DRIVER move the GPU memory to the host, with a preloaded allocator or the driver's checkpoint. SLEEP
+only stops the processes, because the GPUs are pretend GPUs. EXIT does not park: the job gets SIGTERM, saves and exits. STAY keeps
+a job running that cannot save either."""
 NODE = "node"
-"""The node that starts it finds out which of these it is."""
+"""Park method of a cluster's job before its start: the node that starts it chooses one of these."""
 
 EXPANDABLE = "expandable_segments:true"
 
 
 @dataclass(frozen=True, kw_only=True)
 class ParkingFacts:
-    """What the way to park a job depends on."""
+    """Facts on which the park method depends."""
 
     wanted: bool = True
-    """Its spec does not say `park: false`."""
+    """Whether the job may be parked; false if its spec has `park: false`."""
     gpus: float = 1
-    """The most that it may get."""
+    """Maximum number of GPUs of the job."""
     real_gpus: bool = False
     python: str = ""
-    """The Python that it starts, as far as its command shows."""
+    """Python that the job starts, as far as its command shows."""
     obstacle: str = ""
-    """Why no start-up hook can get into it; empty: nothing speaks against it."""
+    """Reason why the hook cannot run in the job; empty if it can."""
     torch_found: bool = False
     cuda_major: int | None = None
-    """Of its PyTorch; None: that is without CUDA."""
+    """Major CUDA version of the job's PyTorch; None if it is built without CUDA."""
     library: str = ""
-    """The allocator for this CUDA major; empty: it is not installed."""
+    """Path of the allocator for this CUDA major; empty if it is not installed."""
     library_path: tuple[str, ...] = ()
-    """Folders that it needs to be loaded."""
+    """Folders that the allocator needs for loading."""
     library_problem: str = ""
-    """Why the allocator can't be loaded."""
+    """Reason why the allocator cannot be loaded; empty if it can."""
     allocator_options: str = ""
-    """Its PYTORCH_CUDA_ALLOC_CONF."""
-    driver_problem: str = "it was not looked for"
-    """Why the driver's checkpoint can't park processes here; empty: it can."""
+    """PYTORCH_CUDA_ALLOC_CONF of the job."""
+    driver_problem: str = "it was not checked"
+    """Reason why the driver's checkpoint cannot park processes here; empty if it can."""
 
 
 def choose_park_method(facts: ParkingFacts) -> tuple[str, str]:
-    """The way, and the reason in words."""
+    """Return the park method, and a sentence with the reason."""
     if not facts.wanted:
         return EXIT, "its spec says park: false"
     if facts.gpus > 1:
         return EXIT, "a job of several GPUs cannot be parked yet"
     if not facts.real_gpus:
-        return (EXIT, facts.obstacle) if facts.obstacle else (SLEEP, "its GPUs are pretend ones, so it only has to sleep")
+        return (
+            (EXIT, facts.obstacle) if facts.obstacle else (SLEEP, "its GPUs are pretend GPUs, so its processes are only stopped")
+        )
     problem = preload_problem(facts)
     if not problem:
-        return PRELOAD, f"PyTorch with CUDA {facts.cuda_major}, and torch_memory_saver is there"
+        return PRELOAD, f"PyTorch with CUDA {facts.cuda_major}, and torch_memory_saver is installed"
     if not facts.driver_problem:
-        return DRIVER, f"by the driver's checkpoint, because {problem}"
-    return EXIT, f"{problem}; nor by the driver's checkpoint: {facts.driver_problem}"
+        return DRIVER, f"with the driver's checkpoint, because {problem}"
+    return EXIT, f"{problem}; and not with the driver's checkpoint: {facts.driver_problem}"
 
 
 def how_to_park_on_a_node(*, wanted: bool, gpus: float) -> tuple[str, str]:
-    """The same of a job of a cluster before it is known on which node it runs: nodes may have other Pythons and drivers."""
+    """Return the park method and the reason for a job of a cluster before it has a node. Nodes may have different Pythons and
+    drivers."""
     way, why = choose_park_method(ParkingFacts(wanted=wanted, gpus=gpus))
-    return (way, why) if way == EXIT else (NODE, "the node that starts it finds out which way")
+    return (way, why) if way == EXIT else (NODE, "the node that starts it chooses the method")
 
 
 def preload_problem(facts: ParkingFacts) -> str:
-    """Why an allocator that is preloaded can't park it; empty: it can."""
+    """Return why a preloaded allocator cannot park the job; an empty text if it can."""
     if facts.obstacle:
         return facts.obstacle
     if not facts.torch_found:
@@ -79,10 +83,10 @@ def preload_problem(facts: ParkingFacts) -> str:
 
 
 def park_or_stay(way: str, why: str, what: str = "it does not save its state") -> tuple[str, str]:
-    """The same for a job that is not suspended; `what`: why not."""
+    """Replace EXIT by STAY for a job that must not be suspended. `what` is the reason for that."""
     return (STAY, f"{what}, and can't be parked: {why}") if way == EXIT else (way, why)
 
 
 def can_sleep(way: str) -> bool:
-    """Whether a job that is parked this way keeps its processes."""
+    """Return whether a job keeps its processes when parked with this method."""
     return way in (PRELOAD, DRIVER, SLEEP, NODE)

@@ -1,1 +1,1 @@
-"""A daemon as the world sees it: the HTTP API and who may use it."""
+"""The scheduler process: its HTTP API, who may use it, and how it starts and stops."""

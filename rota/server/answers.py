@@ -1,4 +1,4 @@
-"""What goes back to a client: JSON, never a traceback."""
+"""HTTP responses: JSON, never a traceback."""
 
 import json
 import math
@@ -16,22 +16,22 @@ HEADERS = {VERSION_HEADER: __version__, "Cache-Control": "no-store", "X-Content-
 
 
 class JsonAnswer(JSONResponse):
-    """Rows, and what is made of them, as JSON."""
+    """A response with rows, or values made of rows, as JSON."""
 
     def __init__(self, content: Any, status_code: int = 200, headers: Mapping[str, str] | None = None) -> None:
         super().__init__(content, status_code, headers={**HEADERS, **(headers or {})})
 
     def render(self, content: Any) -> bytes:
-        # Every sign beyond ASCII is escaped: a job's output may hold halves of characters, which UTF-8 cannot carry.
+        # Non-ASCII characters are escaped: a job's output may contain surrogates, which UTF-8 cannot carry.
         try:
             text = json.dumps(content, allow_nan=False, separators=(",", ":"), default=_fields)
-        except ValueError:  # a number that JSON does not know, such as the time left of a job that hardly moves
+        except ValueError:  # infinity or NaN, such as the time left of a very slow job
             text = json.dumps(_sayable(content), allow_nan=False, separators=(",", ":"))
         return text.encode("ascii")
 
 
 class HttpError(Exception):
-    """An error that goes back with a status of its own."""
+    """An error with an HTTP status of its own."""
 
     def __init__(self, error: RotaError, status: int, headers: Mapping[str, str] | None = None) -> None:
         super().__init__(error.message)
@@ -42,7 +42,8 @@ class HttpError(Exception):
 
 
 def status_of(error: RotaError) -> int:
-    """A defect alone is 500. What the scheduler cannot do now, such as take a job while its disk is full, is 503."""
+    """Return the HTTP status of an error. Only a defect is 500. What the scheduler cannot do now, such as accept a job while its
+    disk is full, is 503."""
     for kind, status in _STATUS:
         if isinstance(error, kind):
             return status
@@ -60,7 +61,7 @@ _STATUS: tuple[tuple[type[RotaError], int], ...] = (
 
 
 def _sayable(content: Any) -> Any:
-    """The same as plain data, with None in place of numbers that JSON does not know."""
+    """Convert to plain data, with None in place of infinity and NaN, which JSON cannot carry."""
     if isinstance(content, float):
         return content if math.isfinite(content) else None
     if isinstance(content, Mapping):
@@ -71,5 +72,5 @@ def _sayable(content: Any) -> Any:
 
 
 def _fields(row: Any) -> dict[str, Any]:
-    """A row as it is; its own `to_dict` would copy every list in it, which for ten thousand rows takes seconds."""
+    """Return the fields of a row without copies. `to_dict` would copy every list, which takes seconds for ten thousand rows."""
     return {name: getattr(row, name) for name in row.__dataclass_fields__}

@@ -1,7 +1,7 @@
-"""Who may ask: the guard before everything else the daemon serves.
+"""The guard in front of the server: it checks the host name, the token and the size of each request.
 
-Only a request that names this machine is looked at, because a page of another site can make a browser send requests here under
-that site's name. The API also wants the token. What is too large is not read.
+A request must name this machine as its host, because a page of another site can make a browser send requests here under that
+site's name. The API also needs the token. A body that is too large is not read.
 """
 
 import asyncio
@@ -16,24 +16,26 @@ from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
 from rota.errors import OptionError, RotaError
 from rota.server.answers import HEADERS, HttpError
-from rota.wire.problems import LARGEST_BODY_BYTES, LARGEST_SEVERAL_BYTES
+from rota.wire.problems import MAX_BODY_BYTES, MAX_SEVERAL_BYTES
 
 API = "/api/v1"
-SHORTEST_TOKEN = 16
+MIN_TOKEN_CHARS = 16
 BODY_SECONDS = 30.0
-"""A client that takes longer to send its request is not served."""
+"""Time limit for a client to send the body of its request, in seconds."""
 KNOWN = "rota.known"
-"""In the scope of a request that came with the token."""
+"""Key in the scope of a request that has the token."""
 
 _HOST = re.compile(r"(\[[0-9a-f:.]+\]|[a-z0-9._-]+)(?::\d{1,5})?", re.ASCII)
 
 
 class RequestGuard:
-    """Stands before an application and lets through what may come in."""
+    """Middleware that passes on only requests that are allowed."""
 
     def __init__(self, app: ASGIApp, *, token: str, allowed_hosts: Collection[str]) -> None:
-        if len(token) < SHORTEST_TOKEN:
-            raise OptionError(f"is shorter than {SHORTEST_TOKEN} characters.", field="token", hint="rota.wire.address.make_token")
+        if len(token) < MIN_TOKEN_CHARS:
+            raise OptionError(
+                f"is shorter than {MIN_TOKEN_CHARS} characters.", field="token", hint="rota.wire.address.make_token"
+            )
         self._app = app
         self._token = token.encode()
         self._hosts = {name.lower() for name in allowed_hosts} | {"localhost"}
@@ -79,18 +81,18 @@ class RequestGuard:
         if len(given) != 1:
             return False
         scheme, _, token = given[0].partition(" ")
-        # Headers are read as Latin-1, so this gives back the bytes that were sent.
+        # Headers are decoded as Latin-1, so encoding them as Latin-1 returns the bytes that were sent.
         return hmac.compare_digest(token.strip().encode("latin-1"), self._token) and scheme.lower() == "bearer"
 
 
 def _through_a_file(scope: Scope) -> bool:
-    """A unix socket has no port, and no browser goes there."""
+    """Return whether the request came through a unix socket, which has no port and which no browser uses."""
     server = scope.get("server")
     return server is not None and server[1] is None
 
 
 async def _whole(scope: Scope, receive: Receive) -> bytes | None:
-    """The body, if it is of a bearable size; None: the client has gone."""
+    """Read the body. Return None if the client has gone; raise HttpError if the body is too large or too slow."""
     length, most = Headers(scope=scope).get("content-length", ""), _most_bytes(scope)
     if length.isdecimal() and int(length) > most:
         raise _too_large(most)
@@ -102,7 +104,7 @@ async def _whole(scope: Scope, receive: Receive) -> bytes | None:
                 if message["type"] != "http.request":
                     return None
                 body += message.get("body", b"")
-                # A body that comes in chunks does not say its size beforehand.
+                # A body in chunks does not state its size beforehand.
                 if len(body) > most:
                     raise _too_large(most)
                 if not message.get("more_body", False):
@@ -112,7 +114,7 @@ async def _whole(scope: Scope, receive: Receive) -> bytes | None:
 
 
 def _most_bytes(scope: Scope) -> int:
-    return LARGEST_SEVERAL_BYTES if scope["path"] == f"{API}/submissions" else LARGEST_BODY_BYTES
+    return MAX_SEVERAL_BYTES if scope["path"] == f"{API}/submissions" else MAX_BODY_BYTES
 
 
 def _too_large(most: int) -> HttpError:
@@ -121,21 +123,21 @@ def _too_large(most: int) -> HttpError:
 
 
 def _again(body: bytes, receive: Receive) -> Receive:
-    """The body that was read, once more; then whatever else comes, such as the end of the connection."""
-    told = False
+    """Return a receiver that repeats the body that was read, then passes on later messages such as the end of the connection."""
+    replayed = False
 
     async def replay() -> Message:
-        nonlocal told
-        if told:
+        nonlocal replayed
+        if replayed:
             return await receive()
-        told = True
+        replayed = True
         return {"type": "http.request", "body": body, "more_body": False}
 
     return replay
 
 
 def _signed(send: Send) -> Send:
-    """Every answer carries the version, also one that the framework made."""
+    """Add the version to every response, including those that the framework makes."""
 
     async def signed(message: MutableMapping[str, Any]) -> None:
         if message["type"] == "http.response.start":

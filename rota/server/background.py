@@ -1,4 +1,4 @@
-"""A scheduler without a terminal: started in the background, stopped by its home, or left to systemd."""
+"""Schedulers without a terminal: start one in the background, stop the one of a home, or write a systemd unit."""
 
 import contextlib
 import json
@@ -19,22 +19,22 @@ from rota.wire.client import connect
 from rota.wire.home import ADDRESS_FILE, scheduler_runs, user_of
 
 LOG_FILE = "up.log"
-"""What a scheduler in the background says."""
+"""File with the output of a scheduler in the background."""
 LOG_BYTES = 4_000_000
-"""When a scheduler is started, a longer one is set aside."""
+"""Size from which the log is renamed when a scheduler starts, in bytes."""
 FIRST, LAST = "ready ", "try: "
-"""How the lines begin that a scheduler says first when it has started, and last."""
+"""Beginnings of the first and the last line that a scheduler prints when it has started."""
 LOOK_SECONDS = 0.05
 HOLDING = ("starting", "running", "resizing", "suspending", "stopping")
 """Phases of jobs that have processes."""
 READY_SECONDS, STOP_SECONDS = 120.0, 60.0
 UNIT_FILES = "65536:524288"
-"""Open files that a scheduler under systemd may have, and how many its jobs may allow themselves."""
+"""Soft and hard limit of open files of a scheduler under systemd; its jobs may raise theirs to the hard limit."""
 
 
 def start_in_background(home: Path, arguments: Sequence[str]) -> str:
-    """`rota` with these arguments, in a session of its own; what it says goes to a file in the home. Returns its first lines,
-    once it is ready or stands by."""
+    """Start `rota` with these arguments in a session of its own, with its output in a file in the home. Return its first lines
+    when it is ready or a standby."""
     try:
         make_folder(home, instead="--home with a folder of yours")
         _set_aside(home / LOG_FILE)
@@ -60,19 +60,19 @@ def start_in_background(home: Path, arguments: Sequence[str]) -> str:
         said = (home / LOG_FILE).read_bytes()[before:].decode(errors="replace")
         if process.poll() is not None:
             problem_text, _, hint = said.strip().partition("\nTry: ")
-            kind = InputError if process.returncode == 2 else RotaError  # as if it had been said here
-            raise kind(problem_text or "The scheduler ended at once.", hint=hint or f"look into {home / LOG_FILE}")
+            kind = InputError if process.returncode == 2 else RotaError  # as if this process had failed
+            raise kind(problem_text or "The scheduler exited at once.", hint=hint or f"look into {home / LOG_FILE}")
         ready = re.search(rf"^{FIRST}.*\n", said, re.MULTILINE) and re.search(rf"^{LAST}.*\n", said, re.MULTILINE)
         if (ready and (home / ADDRESS_FILE).exists()) or re.search(rf"^{STANDBY}.*\n", said, re.MULTILINE):
-            process.returncode = 0  # it stays, and Python must not warn of it
+            process.returncode = 0  # the process keeps running, and Python must not warn about that
             return said
         time.sleep(LOOK_SECONDS)
     raise RotaError("The scheduler is not ready yet.", hint=f"look into {home / LOG_FILE}")
 
 
 def address_of(home: Path, said: str) -> dict[str, Any]:
-    """Where a scheduler that was started in the background can be reached, after its first lines; one that stands by has no
-    address yet."""
+    """Return the address of a scheduler that was started in the background, from its first lines. A standby has no address
+    yet."""
     if not re.search(rf"^{FIRST}", said, re.MULTILINE):
         return {"url": None, "pid": None, "standby": True}
     plain = json.loads((home / ADDRESS_FILE).read_text(encoding="utf-8"))
@@ -80,7 +80,7 @@ def address_of(home: Path, said: str) -> dict[str, Any]:
 
 
 def _set_aside(log: Path) -> None:
-    """A long log becomes the older one, and what was older is dropped."""
+    """Rename a long log. It replaces the log that was renamed before."""
     with contextlib.suppress(FileNotFoundError):
         if log.lstat().st_size > LOG_BYTES:
             log.replace(log.with_name(f"{log.name}.1"))
@@ -91,13 +91,13 @@ class Stopped(NamedTuple):
 
     pid: int
     jobs: int
-    """How many keep running without it,"""
+    """Number of jobs that keep running without the scheduler."""
     lease_left_seconds: float | None
-    """and for how long; None: none does."""
+    """How long these jobs may keep running, in seconds; None if there are none."""
 
 
 def stop(home: Path) -> Stopped:
-    """End the scheduler of a home, and wait until it has gone."""
+    """Stop the scheduler of a home, and wait until its process has ended."""
     found = connect(home).status()
     holding = sum(count for phase, count in found.jobs.items() if phase in HOLDING)
     try:
@@ -117,15 +117,16 @@ def stop(home: Path) -> Stopped:
 
 
 def _another_leads(home: Path, pid: int) -> bool:
-    """A standby has taken over already."""
+    """Return whether a standby has taken over already."""
     with contextlib.suppress(OSError, ValueError):
         return bool(json.loads((home / ADDRESS_FILE).read_text(encoding="utf-8"))["pid"] != pid)
     return False
 
 
 def systemd_unit(home: Path, arguments: Sequence[str], folder: Path) -> str:
-    """A unit that runs `rota` with these arguments. Jobs are processes of the unit and outlive the scheduler, so what limits the
-    unit limits the jobs: a job that runs out of memory does not stop the scheduler, and jobs may have any number of processes."""
+    """Return a unit that runs `rota` with these arguments. Jobs are processes of the unit and outlive the scheduler, so limits of
+    the unit limit the jobs: OOMPolicy keeps the scheduler running when a job runs out of memory, and TasksMax does not limit the
+    number of processes."""
     command = " ".join(_quoted(word) for word in (sys.executable, "-m", "rota", *arguments))
     return f"""[Unit]
 Description=Rota scheduler, home {_escaped(str(home))}
@@ -146,7 +147,7 @@ WantedBy=default.target
 
 
 def _quoted(word: str) -> str:
-    """A word of a command as systemd reads it."""
+    """Quote a word of a command for systemd."""
     inner = _escaped(word).replace("\\", "\\\\").replace('"', '\\"').replace("$", "$$")
     return inner if re.fullmatch(r"[\w./:=@,+%-]+", inner) else f'"{inner}"'
 
@@ -154,6 +155,6 @@ def _quoted(word: str) -> str:
 def _escaped(text: str) -> str:
     if not text.isprintable():
         raise OptionError(
-            "holds a control character, which a unit cannot hold.", field="systemd", value=text, hint="another name"
+            "contains a control character, which a unit cannot contain.", field="systemd", value=text, hint="another name"
         )
     return text.replace("%", "%%")

@@ -1,8 +1,8 @@
-"""Connections of clients and of strangers: how many there may be, and how long a request may take to arrive.
+"""Limits of connections: how many a scheduler has, and how long a request may take to arrive.
 
-Anyone on the machine can open connections to a loopback address, and a stranger has the same address as the user's own commands.
-So a new connection is not refused when there are too many. Instead the oldest connection is closed that does not serve a request
-with the token. A command sends its request at once, and is served before its connection becomes the oldest.
+Every user of the machine can open connections to a loopback address, and all of them have the same address. So when there are
+too many connections, a new one is not refused. Instead the oldest connection that does not serve a request with the token is
+closed. A command sends its request at once and is served before its connection is the oldest.
 """
 
 import asyncio
@@ -19,48 +19,48 @@ from uvicorn.protocols.http.h11_impl import H11Protocol
 from rota.server.auth import BODY_SECONDS, KNOWN
 
 HEADER_SECONDS = 10.0
-"""How long the headers of a request may take to arrive, in seconds."""
+"""Time limit for the headers of a request to arrive, in seconds."""
 MAX_CONNECTIONS = 1024
 MIN_CONNECTIONS = 16
 RESERVED_FILES = 128
-"""Files that the scheduler keeps for itself: journal, pipes of jobs, logs."""
+"""Number of open files reserved for the scheduler itself: journal, pipes of jobs, logs."""
 MAX_ACCEPTS = 64
 BACKLOG = 2048
-"""Connections that the system keeps until they are accepted."""
+"""Number of connections that the system queues until they are accepted."""
 
 Peer = int | str
-"""A user of this machine by number, where the socket is a file; else an address. All loopback addresses are one peer."""
+"""User number for a unix socket, else an address. All loopback addresses are one peer."""
 
 
 class ConnectionLimits(NamedTuple):
-    """How many connections a scheduler has at a time."""
+    """Maximum number of simultaneous connections."""
 
     total: int
     per_peer: int
     accepts: int
-    """New connections in one turn of the event loop."""
+    """Maximum number of connections accepted in one turn of the event loop."""
 
     @classmethod
     def under(cls, max_files: int) -> "ConnectionLimits":
-        """For a process that may have this many open files. A connection that was closed keeps its file for up to three turns of
-        the event loop, so three turns of new connections fit too."""
+        """Return the limits of a process that may have this many open files. A closed connection keeps its file for up to three
+        turns of the event loop, so the connections accepted in three turns must fit too."""
         total = max(MIN_CONNECTIONS, min(MAX_CONNECTIONS, (max_files - RESERVED_FILES) // 2))
         return cls(total, max(1, total * 3 // 4), max(1, min(MAX_ACCEPTS, total // 4)))
 
     @classmethod
     def here(cls) -> "ConnectionLimits":
-        """For this process."""
+        """Return the limits of this process."""
         soft, _ = resource.getrlimit(resource.RLIMIT_NOFILE)
         return cls.under(1 << 20 if soft == resource.RLIM_INFINITY else soft)
 
 
 class ConnectionTable:
-    """The open connections of one server, by peer, the oldest first. Lives in one event loop."""
+    """Open connections of one server, by peer, the oldest first. Used in one event loop."""
 
     def __init__(self, limits: ConnectionLimits) -> None:
         self.limits = limits
         self.closed_early = 0
-        """Connections that were closed to make room."""
+        """Number of connections closed to make room."""
         self._by_peer: dict[Peer, OrderedDict[TimedProtocol, None]] = {}
         self._count = 0
 
@@ -68,7 +68,7 @@ class ConnectionTable:
         return self._count
 
     def add(self, connection: "TimedProtocol", peer: Peer) -> None:
-        """Take a connection in, and close another one if there are too many; if all others are at work, this one."""
+        """Add a connection. If there are too many, close another one; if all others serve requests, close this one."""
         mine = self._by_peer.setdefault(peer, OrderedDict())
         mine[connection] = None
         self._count += 1
@@ -92,15 +92,15 @@ class ConnectionTable:
                 oldest.drop()
                 self.closed_early += 1
                 return
-            connections.move_to_end(oldest)  # it is not looked at again soon
+            connections.move_to_end(oldest)  # checked again only after the others
 
 
 class TimedProtocol(H11Protocol):
-    """HTTP/1.1 of uvicorn, with a limit of connections and of the time in which a request has to arrive. An unfinished request
-    is closed without an answer."""
+    """HTTP/1.1 of uvicorn with limits on connections and on the time a request takes to arrive. The connection of a request that
+    takes too long is closed without a response."""
 
     table: ConnectionTable
-    """Set by `protocol`."""
+    """Table of the server's connections, set by `protocol`."""
 
     def connection_made(self, transport: asyncio.Transport) -> None:  # type: ignore[override]
         super().connection_made(transport)
@@ -125,25 +125,25 @@ class TimedProtocol(H11Protocol):
 
     @property
     def at_work(self) -> bool:
-        """Whether it has sent the token, and the response is not complete."""
-        cycle: Any = self.cycle  # None before the first request, whatever its type says
+        """Whether a request with the token is being served."""
+        cycle: Any = self.cycle  # None before the first request, contrary to its annotation
         return cycle is not None and not cycle.response_complete and KNOWN in self.scope
 
     def drop(self) -> None:
-        """Close it at once."""
+        """Close the connection at once."""
         self._disarm()
         self.table.remove(self, self._peer)
         self.transport.abort()
 
     def _arm(self) -> None:
-        """Headers and body have a time limit each, from when the client may send them."""
+        """Start the time limit of the headers or the body, from when the client may send them."""
         state = self.conn.their_state
         if state is self._awaited:
             return
         self._disarm()
         self._awaited = state
         if state in (h11.IDLE, h11.SEND_BODY) and not self.transport.is_closing():
-            # The guard gives up on a body first, and answers; this is for bodies that it does not read.
+            # The guard has a shorter limit for bodies that it reads, and responds; this limit is for other bodies.
             seconds = HEADER_SECONDS if state is h11.IDLE else BODY_SECONDS + HEADER_SECONDS
             self._timer = self.loop.call_later(seconds, self.drop)
 
@@ -154,7 +154,7 @@ class TimedProtocol(H11Protocol):
 
 
 def protocol(table: ConnectionTable) -> type[TimedProtocol]:
-    """The class that a server makes its connections of."""
+    """Return the class of a server's connections."""
     return type("TimedProtocol", (TimedProtocol,), {"table": table})
 
 
@@ -172,7 +172,7 @@ def peer_of(transport: asyncio.BaseTransport) -> Peer:
 
 
 def _user_of(line: Any) -> Peer:
-    """The user at the other end of a socket that is a file; an empty text where the system does not say."""
+    """Return the user at the other end of a unix socket; an empty text if the system does not provide it."""
     option = getattr(socket, "SO_PEERCRED", None)
     if option is None:
         return ""

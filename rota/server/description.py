@@ -1,4 +1,4 @@
-"""What the API says of itself (OpenAPI): bodies, answers, errors and the token."""
+"""The OpenAPI description of the API: bodies, responses, errors and the token."""
 
 from collections.abc import Mapping
 from http import HTTPStatus
@@ -8,20 +8,20 @@ from fastapi import FastAPI
 from fastapi.openapi.utils import get_openapi
 
 from rota.server.auth import API
-from rota.server.reading import LONGEST_IDEMPOTENCY_KEY, LONGEST_KEY, LONGEST_PATH, LONGEST_USER
-from rota.wire.job_filter import MOST_TOGETHER
+from rota.server.reading import MAX_IDEMPOTENCY_KEY_CHARS, MAX_KEY_CHARS, MAX_PATH_CHARS, MAX_USER_CHARS
+from rota.wire.job_filter import MAX_TOGETHER
 from rota.wire.problems import ProblemRow
 from rota.wire.spec import Spec
 
 _TOKEN = "token"
 _SCHEMAS = "#/components/schemas/{model}"
-_TOO_LARGE = HTTPStatus(413)  # Python has changed its name
+_TOO_LARGE = HTTPStatus(413)  # Python has renamed this constant
 _ALWAYS = (HTTPStatus.BAD_REQUEST, HTTPStatus.REQUEST_TIMEOUT, _TOO_LARGE, HTTPStatus.MISDIRECTED_REQUEST)
-"""What any request may be answered with."""
+"""Error statuses of every request."""
 
 
 def problems(*statuses: HTTPStatus) -> dict[int | str, dict[str, Any]]:
-    """The errors that a request may be answered with, besides those that any may."""
+    """Return the errors of a request: these statuses, and those of every request."""
     return {int(each): {"model": ProblemRow, "description": each.phrase} for each in sorted({*_ALWAYS, *statuses})}
 
 
@@ -35,20 +35,20 @@ SUBMISSION: dict[str, Any] = {
     "additionalProperties": False,
     "properties": {
         "spec": {"$ref": _SCHEMAS.format(model="Spec")},
-        "user": {"type": "string", "minLength": 1, "maxLength": LONGEST_USER},
-        "workdir": {"type": "string", "pattern": "^/", "maxLength": LONGEST_PATH, "description": "An absolute path."},
+        "user": {"type": "string", "minLength": 1, "maxLength": MAX_USER_CHARS},
+        "workdir": {"type": "string", "pattern": "^/", "maxLength": MAX_PATH_CHARS, "description": "Absolute path."},
         "env": {
             "type": "object",
             "propertyNames": {"pattern": "^[A-Za-z_][A-Za-z0-9_]*$"},
             "additionalProperties": {"type": "string"},
-            "description": "Variables of the submitting process that the job gets.",
+            "description": "Variables of the submitting process for the job.",
         },
         "idempotency_key": {
             "type": "string",
             "minLength": 1,
-            "maxLength": LONGEST_IDEMPOTENCY_KEY,
-            "description": "The same submission with the same key is one job. Another submission of this user with the key is "
-            "refused (409).",
+            "maxLength": MAX_IDEMPOTENCY_KEY_CHARS,
+            "description": "Submission key. The same submission with the same key is one job. A different submission of this "
+            "user with the key is refused (409).",
         },
     },
 }
@@ -60,7 +60,7 @@ SUBMISSIONS_BODY = _body(
         "required": ["jobs"],
         "additionalProperties": False,
         "properties": {
-            "jobs": {"type": "array", "maxItems": MOST_TOGETHER, "items": {**SUBMISSION, "required": ["spec"]}},
+            "jobs": {"type": "array", "maxItems": MAX_TOGETHER, "items": {**SUBMISSION, "required": ["spec"]}},
             **_OF_ALL,
         },
     }
@@ -73,10 +73,10 @@ CANCELLATIONS_BODY = _body(
         "properties": {
             "jobs": {
                 "type": "array",
-                "maxItems": MOST_TOGETHER,
+                "maxItems": MAX_TOGETHER,
                 "items": {
-                    "anyOf": [{"type": "integer"}, {"type": "string", "minLength": 1, "maxLength": LONGEST_KEY}],
-                    "description": "An id or a name.",
+                    "anyOf": [{"type": "integer"}, {"type": "string", "minLength": 1, "maxLength": MAX_KEY_CHARS}],
+                    "description": "Job id or name.",
                 },
             }
         },
@@ -91,7 +91,7 @@ POLICY_BODY = _body(
             "policy": {
                 "type": "string",
                 "minLength": 1,
-                "maxLength": LONGEST_PATH,
+                "maxLength": MAX_PATH_CHARS,
                 "description": "NAME[:key=value,...][+placer]",
             }
         },
@@ -100,7 +100,7 @@ POLICY_BODY = _body(
 
 
 def describe(app: FastAPI) -> None:
-    """From now on `app.openapi()` knows the spec of a job, and the token."""
+    """Add the job spec and the token to `app.openapi()`."""
 
     def described() -> dict[str, Any]:
         if app.openapi_schema is None:
@@ -114,11 +114,13 @@ def _complete(found: dict[str, Any]) -> dict[str, Any]:
     components = found.setdefault("components", {})
     spec = Spec.model_json_schema(ref_template=_SCHEMAS)
     components["schemas"] = {**components.get("schemas", {}), **spec.pop("$defs", {}), "Spec": spec}
-    components["securitySchemes"] = {_TOKEN: {"type": "http", "scheme": "bearer", "description": "The file `token` in the home."}}
+    components["securitySchemes"] = {
+        _TOKEN: {"type": "http", "scheme": "bearer", "description": "Contents of the file `token` in the home."}
+    }
     for name in ("HTTPValidationError", "ValidationError"):
         components["schemas"].pop(name, None)
     for path, operations in found["paths"].items():
         for operation in operations.values():
-            operation["responses"].pop("422", None)  # what cannot be read is 400 here
+            operation["responses"].pop("422", None)  # a malformed request is 400 here
             operation["security"] = [{_TOKEN: []}] if path.startswith(API) else []
     return found

@@ -1,6 +1,6 @@
-"""The HTTP API of a daemon. It translates and nothing else: what is asked goes to the daemon, its rows and errors go back.
+"""The HTTP API of a daemon. It only translates: requests go to the daemon, and its rows and errors go back.
 
-Questions to the daemon may wait for its lock, so they run in threads; waiting for changes has a thread of its own.
+Calls to the daemon may wait for its lock, so they run in threads. Waiting for changes has a thread of its own.
 """
 
 from collections.abc import Callable, Collection, Mapping, Sequence
@@ -18,40 +18,44 @@ from rota.errors import InputError, OptionError, RotaError
 from rota.files.csv_table import shown
 from rota.server.answers import HttpError, JsonAnswer, status_of
 from rota.server.auth import API, RequestGuard
-from rota.server.changes import LONGEST_WAIT_SECONDS, Changes, ChangeSource
+from rota.server.changes import MAX_WAIT_SECONDS, Changes, ChangeSource
 from rota.server.description import CANCELLATIONS_BODY, POLICY_BODY, SUBMISSION_BODY, SUBMISSIONS_BODY, describe, problems
 from rota.server.readiness import Readiness
-from rota.server.reading import LONGEST_KEY, read_cancellations, read_policy, read_submission, read_submissions
-from rota.wire.job_filter import MOST_JOBS, PAGE_JOBS, UNFINISHED, JobFilter
+from rota.server.reading import MAX_KEY_CHARS, read_cancellations, read_policy, read_submission, read_submissions
+from rota.wire.job_filter import MAX_JOBS, PAGE_JOBS, UNFINISHED, JobFilter
 from rota.wire.rows import CancelRow, JobRow, LogChunk, NodeRow, PageRow, ReadyRow, StatusRow, TakenRow, WhyRow
 from rota.wire.spec import Spec
 from rota.wire.submission import Submission
 
-LARGEST_PIECE_BYTES = 1_048_576
-_MOST = 2**53
-"""Numbers up to here mean the same to every reader of JSON."""
+MAX_PIECE_BYTES = 1_048_576
+_MAX_INTEGER = 2**53
+"""Largest integer that every JSON parser reads exactly."""
 
 _NOT_NOW = HTTPStatus.SERVICE_UNAVAILABLE
 _OF_A_JOB = problems(HTTPStatus.NOT_FOUND, HTTPStatus.CONFLICT)
 
-Everything = Annotated[bool, Query(alias="all", description="Also the jobs that have ended.")]
-User = Annotated[str, Query(max_length=100, description="Only this user's.")]
-PhaseName = Annotated[str, Query(max_length=20, description="Only those in this phase; `suspended`: parked or checkpointed.")]
-Since = Annotated[float, Query(ge=0, allow_inf_nan=False, description="Only those submitted at this Unix time or later.")]
-After = Annotated[int, Query(ge=0, le=_MOST, description="Only those with higher numbers than this.")]
-PageSize = Annotated[int, Query(ge=1, le=MOST_JOBS, description="At most so many.")]
-Skip = Annotated[int, Query(ge=0, le=_MOST, description="Jobs to leave out before the page.")]
-Alone = Annotated[bool, Query(description="Refuse a name that several unfinished jobs have.")]
-Offset = Annotated[int, Query(ge=0, le=_MOST, description="Where to begin, in bytes.")]
-Limit = Annotated[int, Query(ge=1, le=LARGEST_PIECE_BYTES, description="At most so many bytes.")]
-Tail = Annotated[int | None, Query(ge=0, le=_MOST, description="The last so many lines, instead of an offset.")]
-Seen = Annotated[int, Query(ge=0, le=_MOST, description="The number of changes you know of.")]
-Timeout = Annotated[float, Query(ge=0, allow_inf_nan=False, description=f"Seconds; at most {LONGEST_WAIT_SECONDS:g} count.")]
+Everything = Annotated[bool, Query(alias="all", description="Return ended jobs too.")]
+User = Annotated[str, Query(max_length=100, description="Return only this user's jobs.")]
+PhaseName = Annotated[
+    str, Query(max_length=20, description="Return only jobs in this phase; `suspended` for parked or checkpointed.")
+]
+Since = Annotated[float, Query(ge=0, allow_inf_nan=False, description="Return only jobs submitted at this Unix time or later.")]
+After = Annotated[int, Query(ge=0, le=_MAX_INTEGER, description="Return only jobs with a number above this.")]
+PageSize = Annotated[int, Query(ge=1, le=MAX_JOBS, description="Maximum number of jobs to return.")]
+Skip = Annotated[int, Query(ge=0, le=_MAX_INTEGER, description="Number of jobs to skip before the page.")]
+Alone = Annotated[bool, Query(description="Refuse a name that several unfinished jobs share.")]
+Offset = Annotated[int, Query(ge=0, le=_MAX_INTEGER, description="Offset at which to start, in bytes.")]
+Limit = Annotated[int, Query(ge=1, le=MAX_PIECE_BYTES, description="Maximum number of bytes to return.")]
+Tail = Annotated[
+    int | None, Query(ge=0, le=_MAX_INTEGER, description="Return the last N lines instead of starting at an offset.")
+]
+Seen = Annotated[int, Query(ge=0, le=_MAX_INTEGER, description="Number of changes that the client has seen.")]
+Timeout = Annotated[float, Query(ge=0, allow_inf_nan=False, description=f"Longest wait, in s; at most {MAX_WAIT_SECONDS:g}.")]
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class HealthRow:
-    """That the process lives."""
+    """Response of a running process."""
 
     ok: bool
     version: str
@@ -59,14 +63,14 @@ class HealthRow:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ChangeRow:
-    """How much has changed."""
+    """Number of changes."""
 
     number: int
-    """Of the changes so far."""
+    """Number of changes since the scheduler started."""
 
 
 class ServedDaemon(ChangeSource, Protocol):
-    """What the API asks of a daemon. Every method may be called from any thread."""
+    """Methods of a daemon that the API calls, from any thread."""
 
     def submit(self, spec: Spec, user: str, workdir: str, env: Mapping[str, str], key: str = "") -> JobRow: ...
     def submit_many(self, submissions: Sequence[Submission]) -> list[TakenRow]: ...
@@ -86,15 +90,15 @@ class ServedDaemon(ChangeSource, Protocol):
 def make_app(
     daemon: ServedDaemon, token: str, allowed_hosts: Collection[str] = (), lead_problem: Callable[[], str] = lambda: ""
 ) -> FastAPI:
-    """The application. `allowed_hosts`: names of this machine that requests may use, besides the loopback ones. `lead_problem`:
-    why it is not sure that this process leads; empty: it is.
+    """Build the application. `allowed_hosts` are names of this machine that requests may use, besides the loopback names.
+    `lead_problem` returns why this process may no longer be leader, or an empty text.
 
-    `app.state.changes.close()` ends all waiting for changes; call it in the event loop before the server stops.
+    `app.state.changes.close()` releases clients that wait for changes. Call it in the event loop before the server stops.
     """
     app = FastAPI(
         title="Rota",
         version=__version__,
-        docs_url=None,  # those pages load their scripts from elsewhere
+        docs_url=None,  # FastAPI's pages load scripts from other sites
         redoc_url=None,
         openapi_url=f"{API}/openapi.json",
         redirect_slashes=False,
@@ -109,13 +113,13 @@ def make_app(
 
     @app.get("/healthz", response_model=HealthRow, responses=problems())
     async def health() -> JsonAnswer:
-        """Whether the process lives. It asks nothing of the scheduler, so it never waits for it. Needs no token."""
+        """Return whether the process is running. It never waits for the scheduler, and needs no token."""
         return JsonAnswer(HealthRow(ok=True, version=__version__))
 
     @app.get("/readyz", response_model=ReadyRow, responses={**problems(), _NOT_NOW: {"model": ReadyRow}})
     async def ready() -> JsonAnswer:
-        """Whether jobs can be taken and run: journal, lead and nodes are well. 503 if one of them is not, with which. Needs no
-        token."""
+        """Return whether jobs can be accepted and run: journal, lead and nodes are well. If one is not, the status is 503, and
+        the response names it. No token is needed."""
         found = await readiness.now()
         return JsonAnswer(found, HTTPStatus.OK if found.ready else _NOT_NOW)
 
@@ -127,8 +131,8 @@ def _router(daemon: ServedDaemon, changes: Changes) -> APIRouter:
     api = APIRouter(responses=problems(HTTPStatus.UNAUTHORIZED))
 
     def found(key: str, alone: bool = False) -> JobRow:
-        # The empty text is the beginning of every name.
-        if not key or len(key) > LONGEST_KEY:
+        # An empty key would match the beginning of every name.
+        if not key or len(key) > MAX_KEY_CHARS:
             problem = InputError("there is no such job.", field="job", value=shown(key), hint="rota jobs")
             raise HttpError(problem, HTTPStatus.NOT_FOUND)
         try:
@@ -144,8 +148,8 @@ def _router(daemon: ServedDaemon, changes: Changes) -> APIRouter:
         responses=problems(HTTPStatus.CONFLICT, _NOT_NOW),
     )
     def submit(sent: Annotated[Submission, Depends(_submission)]) -> JsonAnswer:
-        """Submit a job. When the answer comes, the job is in the journal. The same submission again with the same
-        `idempotency_key` is answered with the job that is there."""
+        """Submit a job. When the response arrives, the job is in the journal. Repeating a submission with the same
+        `idempotency_key` returns the existing job."""
         row = daemon.submit(sent.spec, sent.user, sent.workdir, sent.env, sent.idempotency_key)
         return JsonAnswer(row, HTTPStatus.CREATED)
 
@@ -158,7 +162,7 @@ def _router(daemon: ServedDaemon, changes: Changes) -> APIRouter:
         after: After = 0,
         limit: PageSize = PAGE_JOBS,
     ) -> JsonAnswer:
-        """A page of the unfinished jobs, or of all, by number. One that is not full is the last."""
+        """Return a page of the unfinished jobs, or of all jobs, by number. The last page is not full."""
         return JsonAnswer(daemon.jobs(JobFilter(everything, user, phase, since, after, limit)))
 
     @api.get("/page", response_model=PageRow)
@@ -170,8 +174,8 @@ def _router(daemon: ServedDaemon, changes: Changes) -> APIRouter:
         skip: Skip = 0,
         limit: PageSize = PAGE_JOBS,
     ) -> JsonAnswer:
-        """A page of the jobs for people: jobs that hold GPUs first, then jobs that wait, then jobs that have ended, the latest
-        first; and how many jobs there are."""
+        """Return a page of jobs in the order for people, and the number of jobs: jobs with GPUs first, then waiting jobs, then
+        ended jobs, the latest first."""
         return JsonAnswer(daemon.page(JobFilter(everything, user, phase, since, 0, limit, skip)))
 
     @api.post(
@@ -182,7 +186,7 @@ def _router(daemon: ServedDaemon, changes: Changes) -> APIRouter:
         responses=problems(HTTPStatus.CONFLICT, _NOT_NOW),
     )
     def submit_many(sent: Annotated[list[Submission], Depends(_submissions)]) -> JsonAnswer:
-        """Submit several jobs: all of them or none. When the answer comes, they are in the journal."""
+        """Submit several jobs, all or none. When the response arrives, they are in the journal."""
         return JsonAnswer(daemon.submit_many(sent), HTTPStatus.CREATED)
 
     @api.post(
@@ -192,41 +196,41 @@ def _router(daemon: ServedDaemon, changes: Changes) -> APIRouter:
         responses={**_OF_A_JOB, **problems(_NOT_NOW)},
     )
     def cancel_many(keys: Annotated[list[str], Depends(_cancellations)]) -> JsonAnswer:
-        """Stop several jobs for good. With a key that fits no job, or several, none is stopped."""
+        """Cancel several jobs. If a key matches no job or several jobs, none is cancelled."""
         try:
             return JsonAnswer(daemon.cancel_many(keys))
         except OptionError as error:
             raise HttpError(error, HTTPStatus.CONFLICT) from None
 
-    # A key is an id, a name or the unique beginning of one. Names may hold slashes, hence `path`; the longer ways come first.
+    # A key is an id, a name or the unique beginning of one. Names may contain slashes, hence `path`; longer paths come first.
     @api.get("/jobs/{key:path}/why", response_model=WhyRow, responses=_OF_A_JOB)
     def why(key: str) -> JsonAnswer:
-        """Why a job is not running."""
+        """Return why a job is not running."""
         return JsonAnswer(daemon.why(found(key).id))
 
     @api.get("/jobs/{key:path}/logs", response_model=LogChunk, responses=_OF_A_JOB)
     def logs(key: str, offset: Offset = 0, limit: Limit = 65_536, tail: Tail = None) -> JsonAnswer:
-        """A piece of a job's output."""
+        """Return a piece of a job's output."""
         return JsonAnswer(daemon.logs(found(key).id, offset, limit, tail))
 
     @api.post("/jobs/{key:path}/cancel", response_model=JobRow, responses={**_OF_A_JOB, **problems(_NOT_NOW)})
     def cancel(key: str) -> JsonAnswer:
-        """Stop a job for good."""
+        """Cancel a job."""
         return JsonAnswer(daemon.cancel(found(key, alone=True).id))
 
     @api.get("/jobs/{key:path}", response_model=JobRow, responses=_OF_A_JOB)
     def job(key: str, alone: Alone = False) -> JsonAnswer:
-        """One job."""
+        """Return one job."""
         return JsonAnswer(found(key, alone))
 
     @api.get("/status", response_model=StatusRow)
     def status() -> JsonAnswer:
-        """The cluster in one row."""
+        """Return the cluster in one row."""
         return JsonAnswer(daemon.status())
 
     @api.get("/nodes", response_model=list[NodeRow])
     def nodes() -> JsonAnswer:
-        """The nodes and their GPUs. What is read of GPUs may take a second."""
+        """Return the nodes and their GPUs. Reading the GPUs may take a second."""
         return JsonAnswer(daemon.nodes())
 
     @api.post(
@@ -236,7 +240,7 @@ def _router(daemon: ServedDaemon, changes: Changes) -> APIRouter:
         responses=problems(HTTPStatus.NOT_FOUND, HTTPStatus.CONFLICT, _NOT_NOW),
     )
     def set_policy(named: Annotated[str, Depends(_policy)]) -> JsonAnswer:
-        """Decide by another policy from now on."""
+        """Replace the policy."""
         return JsonAnswer(daemon.set_policy(named))
 
     @api.get("/changes", response_model=ChangeRow, responses=problems(_NOT_NOW))
@@ -264,14 +268,14 @@ async def _cancellations(request: Request) -> list[str]:
 
 
 def _errors(app: FastAPI) -> None:
-    """Whatever goes wrong, the answer is JSON with the same fields."""
+    """Make every error response JSON with the same fields."""
 
     @app.exception_handler(HttpError)
     async def refused(request: Request, problem: HttpError) -> JsonAnswer:
         return problem.answer()
 
     @app.exception_handler(RotaError)
-    async def told(request: Request, problem: RotaError) -> JsonAnswer:
+    async def failed(request: Request, problem: RotaError) -> JsonAnswer:
         return HttpError(problem, status_of(problem)).answer()
 
     @app.exception_handler(RequestValidationError)
@@ -287,6 +291,6 @@ def _errors(app: FastAPI) -> None:
 
     @app.exception_handler(Exception)
     async def broken(request: Request, problem: Exception) -> JsonAnswer:
-        # What happened is in the daemon's own output; a client gets no paths and no lines of code.
+        # The daemon's own output has the details. Clients get no paths and no lines of code.
         error = RotaError(f"The scheduler failed ({type(problem).__name__}).", hint="look at the output of rota up")
         return HttpError(error, HTTPStatus.INTERNAL_SERVER_ERROR).answer()

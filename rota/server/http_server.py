@@ -8,20 +8,19 @@ import uvicorn
 from fastapi import FastAPI
 
 from rota.server.connections import BACKLOG, ConnectionLimits, ConnectionTable, protocol
-from rota.server.repeated_errors import TELL_SECONDS, counted_errors, log_loop_error
+from rota.server.repeated_errors import COUNTS_SECONDS, counted_errors, log_loop_error
 
 _TICKS_PER_SECOND = 10
-"""Of uvicorn's main loop."""
+"""Frequency of uvicorn's main loop, in Hz."""
 
 
 class HttpServer(uvicorn.Server):
-    """Serves one application. Requests that wait for changes are answered first when it stops; otherwise a stop would wait for
-    them."""
+    """A server of one application. Shutting down first releases requests that wait for changes, or it would wait for them."""
 
     def __init__(self, app: FastAPI, limits: ConnectionLimits | None = None, **config: Any) -> None:
-        """`config`: options of uvicorn."""
+        """Make the server. `config` has options of uvicorn."""
         self.table = ConnectionTable(limits or ConnectionLimits.here())
-        # Who waits for changes holds a connection, and others must still get one.
+        # A client that waits for changes holds a connection, and other clients must still get one.
         app.state.changes.most_waiting = self.table.limits.per_peer // 2
         super().__init__(
             uvicorn.Config(
@@ -34,7 +33,7 @@ class HttpServer(uvicorn.Server):
                 server_header=False,
                 access_log=False,
                 log_level="warning",
-                backlog=self.table.limits.accepts,  # also how many connections one turn of the event loop accepts
+                backlog=self.table.limits.accepts,  # also the number of connections accepted in one turn of the event loop
                 **config,
             )
         )
@@ -50,8 +49,8 @@ class HttpServer(uvicorn.Server):
             each.listen(BACKLOG)
 
     async def on_tick(self, counter: int) -> bool:
-        if counter % int(TELL_SECONDS * _TICKS_PER_SECOND) == 0:
-            self._errors.tell()
+        if counter % int(COUNTS_SECONDS * _TICKS_PER_SECOND) == 0:
+            self._errors.log_counts()
         return await super().on_tick(counter)
 
     async def shutdown(self, sockets: list[socket.socket] | None = None) -> None:

@@ -1,6 +1,6 @@
-"""The worker process in which a policy is asked: a question per line comes in as JSON, an answer per line goes out.
+"""The process that runs a policy. It reads one policy call per line as JSON, and writes one answer per line.
 
-A policy may be slow, leak, crash or print; none of that reaches the scheduler.
+A policy may be slow, leak memory, crash or print without harm to the scheduler.
 """
 
 import json
@@ -15,9 +15,9 @@ from rota.live.views import decode_view, encode_answer, memory_codec
 
 
 def main() -> None:
-    signal.signal(signal.SIGINT, signal.SIG_IGN)  # Ctrl-C is for the daemon, which ends this process when it leaves
+    signal.signal(signal.SIGINT, signal.SIG_IGN)  # Ctrl-C is for the daemon, which ends this process when it exits
     answers = os.dup(1)
-    os.dup2(2, 1)  # whatever a policy prints goes to the log, not into the answers
+    os.dup2(2, 1)  # output of a policy goes to the log, not into the answers
     try:
         policy = make_policy(sys.argv[1])
     except RotaError as problem:
@@ -25,7 +25,7 @@ def main() -> None:
     memories = memory_codec(policy)
     for line in sys.stdin:
         if not line.endswith("\n"):
-            return  # the scheduler was killed while it asked
+            return  # the scheduler was killed during its call
         question = json.loads(line)
         answer: dict[str, Any]
         try:
@@ -41,7 +41,7 @@ def main() -> None:
             while text:
                 text = text[os.write(answers, text) :]
         except BrokenPipeError:
-            return  # the scheduler was killed before it had the answer
+            return  # the scheduler was killed before it received the answer
 
 
 if __name__ == "__main__":

@@ -1,4 +1,4 @@
-"""Opens a home whose scheduler is not running, to read it."""
+"""Open a home whose scheduler is not running, to read it."""
 
 from contextlib import closing
 from pathlib import Path
@@ -9,7 +9,7 @@ from rota.live.journal_place import PLACE_FILE, SQLITE_FILE, find_journal, has_j
 
 
 def read_home(home: Path) -> HomeOnDisk | None:
-    """None: no scheduler has run here."""
+    """Return the home as it is on disk; None if no scheduler has run in it."""
     if not any((home / name).exists() for name in (SQLITE_FILE, PLACE_FILE)) or not has_journal(place := find_journal(home)):
         return None
     with closing(open_journal(place, JOURNAL_CODEC, read_only=True)) as journal:

@@ -1,6 +1,6 @@
-"""Whether the scheduler can take and run jobs, for monitors and load balancers.
+"""Whether the scheduler can accept and run jobs, for monitors and load balancers.
 
-It is told without the token, so strangers may ask as often as they like: one thread looks, at most once a second.
+The response needs no token, so strangers may request it often. One thread checks, at most once a second.
 """
 
 import asyncio
@@ -14,22 +14,22 @@ from anyio import CapacityLimiter, to_thread
 from rota.wire.rows import ReadyRow
 
 KEPT_SECONDS = 1.0
-"""How long an answer is given again before the scheduler is asked."""
+"""How long a response is reused, in seconds."""
 PATIENCE_SECONDS = 5.0
-"""A scheduler that does not answer in this time is not ready."""
+"""Time limit for the scheduler to answer, in seconds; after it, the scheduler counts as not ready."""
 
 
 class AskedIfReady(Protocol):
-    """The part of a daemon that is needed here."""
+    """The method of a daemon that is used here."""
 
     def ready(self) -> ReadyRow: ...
 
 
 class Readiness:
-    """Lives in one event loop."""
+    """Checks whether the scheduler is ready, in one event loop."""
 
     def __init__(self, daemon: AskedIfReady, lead_problem: Callable[[], str]) -> None:
-        """`lead_problem`: why it is not sure that this process leads; empty: it is."""
+        """Make the check. `lead_problem` returns why this process may no longer be leader, or an empty text."""
         self._daemon, self._lead_problem = daemon, lead_problem
         self._thread = CapacityLimiter(1)
         self._look: asyncio.Task[ReadyRow] | None = None

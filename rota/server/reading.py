@@ -1,4 +1,4 @@
-"""What a client sent, read with distrust: either something the daemon can use, or one error that names the field."""
+"""Parse request bodies. The result is either valid input for the daemon, or an error that names the field."""
 
 import json
 import re
@@ -9,16 +9,16 @@ from typing import Any, NoReturn
 from rota.errors import InputError, SpecError
 from rota.files.csv_table import shown
 from rota.files.tree import DEEPEST, TreeEntry
-from rota.wire.job_filter import MOST_TOGETHER
+from rota.wire.job_filter import MAX_TOGETHER
 from rota.wire.spec import spec_from
 from rota.wire.submission import Submission, naming
 
-LONGEST_USER = 100
-LONGEST_PATH = 4096
-LONGEST_IDEMPOTENCY_KEY = 200
+MAX_USER_CHARS = 100
+MAX_PATH_CHARS = 4096
+MAX_IDEMPOTENCY_KEY_CHARS = 200
 _ENV_NAME = re.compile(r"[A-Za-z_][A-Za-z0-9_]*", re.ASCII)
-LONGEST_KEY = 200
-"""As long as a name may be."""
+MAX_KEY_CHARS = 200
+"""Maximum length of a job's key, which is that of a name."""
 _SEVERAL_HINT = '{"jobs": [{"spec": {"run": ...}}, ...], "user": ..., "workdir": ..., "env": {...}}'
 _HINT = '{"spec": {"run": ...}, "user": ..., "workdir": ..., "env": {...}}'
 
@@ -28,15 +28,15 @@ def read_submission(raw: bytes) -> Submission:
 
 
 def read_submissions(raw: bytes) -> list[Submission]:
-    """Several jobs. What stands beside the list holds for all of them, unless a job has its own."""
+    """Parse several jobs. Fields outside the list apply to all jobs, unless a job has its own."""
     plain = _parsed(raw)
     jobs = plain.pop("jobs", None) if isinstance(plain, dict) else None
     if not isinstance(jobs, list):
         raise InputError("the request is not a JSON object with a list of jobs.", hint=_SEVERAL_HINT)
-    if len(jobs) > MOST_TOGETHER:
-        raise InputError(f"are {len(jobs):,}; a request has at most {MOST_TOGETHER:,}.", field="jobs", hint="several requests")
+    if len(jobs) > MAX_TOGETHER:
+        raise InputError(f"are {len(jobs):,}; a request has at most {MAX_TOGETHER:,}.", field="jobs", hint="several requests")
     if "spec" in plain:
-        raise InputError("stands beside the list of jobs; each job has its own.", field="spec", hint=_SEVERAL_HINT)
+        raise InputError("is outside the list of jobs; each job has its own.", field="spec", hint=_SEVERAL_HINT)
     shared, found = _env(plain.pop("env", {})), []
     keys: set[tuple[str, str]] = set()
     for index, job in enumerate(jobs):
@@ -46,7 +46,7 @@ def read_submissions(raw: bytes) -> list[Submission]:
             one = _submission({**plain, **job})
             if one.idempotency_key and (one.user, one.idempotency_key) in keys:
                 raise InputError(
-                    "stands twice in this request.", field="idempotency_key", value=one.idempotency_key, hint="another key"
+                    "is used twice in this request.", field="idempotency_key", value=one.idempotency_key, hint="another key"
                 )
             keys.add((one.user, one.idempotency_key))
             found.append(replace(one, env={**shared, **one.env}) if shared else one)
@@ -54,15 +54,15 @@ def read_submissions(raw: bytes) -> list[Submission]:
 
 
 def read_cancellations(raw: bytes) -> list[str]:
-    """The ids or names of jobs."""
+    """Parse the ids or names of jobs."""
     plain, hint = _parsed(raw), '{"jobs": [412, "vit-huge"]}'
     keys = plain.get("jobs") if isinstance(plain, dict) and set(plain) == {"jobs"} else None
     if not isinstance(keys, list) or not all(isinstance(key, str | int) and not isinstance(key, bool) for key in keys):
         raise InputError("is not a list of ids or names of jobs.", field="jobs", hint=hint)
-    if len(keys) > MOST_TOGETHER:
-        raise InputError(f"are {len(keys):,}; a request has at most {MOST_TOGETHER:,}.", field="jobs", hint="several requests")
+    if len(keys) > MAX_TOGETHER:
+        raise InputError(f"are {len(keys):,}; a request has at most {MAX_TOGETHER:,}.", field="jobs", hint="several requests")
     for index, key in enumerate(keys):
-        if not 0 < len(str(key)) <= LONGEST_KEY:
+        if not 0 < len(str(key)) <= MAX_KEY_CHARS:
             raise InputError("is not the id or name of a job.", field=f"jobs.{index}", value=shown(str(key)), hint=hint)
     return [str(key) for key in keys]
 
@@ -85,7 +85,7 @@ def _submission(plain: Any) -> Submission:
 def read_policy(raw: bytes) -> str:
     plain, hint = _parsed(raw), '{"policy": "fifo"}'
     named = plain.get("policy") if isinstance(plain, dict) and set(plain) == {"policy"} else None
-    if not isinstance(named, str) or not named.strip() or not named.isprintable() or len(named) > LONGEST_PATH:
+    if not isinstance(named, str) or not named.strip() or not named.isprintable() or len(named) > MAX_PATH_CHARS:
         raise InputError("is not the name of a policy.", field="policy", value=shown(str(named)), hint=hint)
     return named.strip()
 
@@ -100,11 +100,11 @@ def _parsed(raw: bytes) -> Any:
 
 
 def _no_constant(name: str) -> NoReturn:
-    raise ValueError(f"{name} is not a number that JSON knows")
+    raise ValueError(f"{name} is not a number in JSON")
 
 
 def _entry(value: Any, name: str, depth: int) -> TreeEntry:
-    """A spec as the tree that a YAML file gives, so that its errors are the same; there are no lines to tell."""
+    """Convert a spec to the tree of a YAML file, so that its errors are the same, except for line numbers."""
     if depth > DEEPEST:
         raise SpecError("is nested too deeply.", field=shown(name), hint="is it a spec?")
     inner = value
@@ -118,16 +118,16 @@ def _entry(value: Any, name: str, depth: int) -> TreeEntry:
 
 
 def _clean(text: str, name: str) -> str:
-    """Text that can be written to a file or given to a process: no halves of characters."""
+    """Return the text if it can be written to a file or given to a process. Raise SpecError if it contains surrogates."""
     try:
         text.encode("utf-8")
     except UnicodeEncodeError:
-        raise SpecError("is not text: it holds half a character.", field=shown(name), hint="write it as UTF-8") from None
+        raise SpecError("is not valid text: it contains half a character.", field=shown(name), hint="write it as UTF-8") from None
     return text
 
 
 def _user(value: Any) -> str:
-    if not isinstance(value, str) or not value.strip() or not value.isprintable() or len(value) > LONGEST_USER:
+    if not isinstance(value, str) or not value.strip() or not value.isprintable() or len(value) > MAX_USER_CHARS:
         raise InputError("is not the name of a user.", field="user", value=shown(str(value)), hint=_HINT)
     return value
 
@@ -138,10 +138,10 @@ def _idempotency_key(value: Any) -> str:
     if (
         not isinstance(value, str)
         or not value.isprintable()
-        or not 1 <= len(value.strip()) <= len(value) <= LONGEST_IDEMPOTENCY_KEY
+        or not 1 <= len(value.strip()) <= len(value) <= MAX_IDEMPOTENCY_KEY_CHARS
     ):
         raise InputError(
-            f"is not a text of 1 to {LONGEST_IDEMPOTENCY_KEY} characters.",
+            f"is not a text of 1 to {MAX_IDEMPOTENCY_KEY_CHARS} characters.",
             field="idempotency_key",
             value=shown(str(value)),
             hint='"idempotency_key": "4f1c0d7e"',
@@ -150,10 +150,10 @@ def _idempotency_key(value: Any) -> str:
 
 
 def _workdir(value: Any) -> str:
-    # The daemon's own folder means nothing to who submits, so a path that starts there is refused.
+    # A relative path would start at the daemon's folder, which users do not know, so it is refused.
     if (
         not isinstance(value, str)
-        or len(value) > LONGEST_PATH
+        or len(value) > MAX_PATH_CHARS
         or "\0" in value
         or not PurePosixPath(_clean(value, "workdir")).is_absolute()
     ):

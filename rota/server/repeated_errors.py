@@ -1,6 +1,6 @@
-"""Errors that come again and again: the first is logged in full, the others are counted and told once a minute.
+"""Log repeated errors: the first in full, the others as a count once a minute.
 
-A stranger can cause some errors as often as they like, and a log must not fill the disk for that.
+A stranger can cause some errors at any rate, and the log must not fill the disk.
 """
 
 import asyncio
@@ -12,10 +12,10 @@ from contextlib import contextmanager
 from typing import Any, NamedTuple
 
 LOGGERS = ("uvicorn.error", "asyncio")
-TELL_SECONDS = 60.0
+COUNTS_SECONDS = 60.0
 MAX_KINDS = 200
-"""Kinds of errors that are told apart; any others are taken for one kind."""
-LONGEST_LINE = 200
+"""Maximum number of different kinds of errors. Further kinds count as one."""
+MAX_LINE_CHARS = 200
 
 _Key = tuple[Any, ...]
 _NO_FILES = (errno.EMFILE, errno.ENFILE)
@@ -23,15 +23,15 @@ _NO_FILES = (errno.EMFILE, errno.ENFILE)
 
 class _Seen(NamedTuple):
     since_s: float
-    """When the error was last logged."""
+    """Time when the error was last logged."""
     again: int
-    """How often it came since then."""
+    """Number of repetitions since then."""
     line: str
     level: int
 
 
 class RepeatedErrors(logging.Filter):
-    """Lets the first record of each kind through. Records are of one kind if they say the same and come from the same line."""
+    """A filter that passes the first record of each kind. Records with the same text from the same line of code are one kind."""
 
     def __init__(self) -> None:
         super().__init__()
@@ -48,9 +48,9 @@ class RepeatedErrors(logging.Filter):
         self._seen[key] = found._replace(again=found.again + 1)
         return False
 
-    def tell(self, seconds: float = TELL_SECONDS) -> None:
-        """Log how often each error came again, if it was last logged this long ago. An error that did not come again is
-        forgotten, so that the next one is logged in full."""
+    def log_counts(self, seconds: float = COUNTS_SECONDS) -> None:
+        """Log how often each error was repeated, if it was last logged this long ago, in seconds. An error that was not repeated
+        is forgotten, so that the next one is logged in full."""
         now = time.monotonic()
         for key, found in list(self._seen.items()):
             if now - found.since_s < seconds:
@@ -64,7 +64,7 @@ class RepeatedErrors(logging.Filter):
 
 @contextmanager
 def counted_errors() -> Iterator[RepeatedErrors]:
-    """Inside, the server and the event loop log repeated errors once."""
+    """Make the server and the event loop log repeated errors once, while the context is open."""
     counted = RepeatedErrors()
     for name in LOGGERS:
         logging.getLogger(name).addFilter(counted)
@@ -73,11 +73,11 @@ def counted_errors() -> Iterator[RepeatedErrors]:
     finally:
         for name in LOGGERS:
             logging.getLogger(name).removeFilter(counted)
-        counted.tell(0.0)
+        counted.log_counts(0.0)
 
 
 def log_loop_error(loop: asyncio.AbstractEventLoop, context: dict[str, Any]) -> None:
-    """Log what an event loop has nowhere to send. That no file can be opened is one line without a traceback."""
+    """Log an error that the event loop cannot raise anywhere. Running out of files is one line without a traceback."""
     problem = context.get("exception")
     if isinstance(problem, OSError) and problem.errno in _NO_FILES and "socket" in context:
         logging.getLogger("asyncio").error(
@@ -101,4 +101,4 @@ def _key(record: logging.LogRecord) -> _Key:
 def _line(record: logging.LogRecord) -> str:
     problem = record.exc_info[1] if record.exc_info else None
     said = record.getMessage().strip().partition("\n")[0]
-    return (f"{said} ({type(problem).__name__}: {problem})" if problem is not None else said)[:LONGEST_LINE]
+    return (f"{said} ({type(problem).__name__}: {problem})" if problem is not None else said)[:MAX_LINE_CHARS]

@@ -1,4 +1,4 @@
-"""Puts a daemon together and serves it: the only place that knows both the scheduler and the socket."""
+"""Build a daemon and serve it. No other module knows both the scheduler and the socket."""
 
 import os
 import signal
@@ -62,66 +62,67 @@ PRETEND = "4xV100"
 POLICY = "tiresias"
 PLACER = "packed"
 LEASE_SECONDS, CLUSTER_LEASE_SECONDS = 86_400.0, 300.0
-"""On one machine no other job can get the GPUs of a job whose scheduler is away, so it may run for long. On a cluster the jobs of
-a node that is lost start elsewhere when their leases have expired."""
+"""Default leases on one machine and on a cluster, in seconds. On one machine no other job can get the GPUs of a job whose
+scheduler is away, so its lease is long. On a cluster, jobs of a lost node start elsewhere only when their leases have expired."""
 LEASE_GRACE_SECONDS = 60.0
-"""What a job gets for saving its state when its lease is over."""
+"""Time that a job has to save its state when its lease has expired, in seconds."""
 LEASE_SLACK_SECONDS = 30.0
 RETRY_SECONDS = 5.0
 MIN_RUN_FACTOR = 10.0
-"""An attempt runs for this many times what starting and stopping the job costs before another job may have its GPUs."""
+"""Minimum running time of an attempt before another job may get its GPUs, as a multiple of the cost of starting and stopping."""
 SILENT_SECONDS = 30.0
-"""A node of a cluster that was not heard of for so long is unreachable."""
+"""Time without a heartbeat after which a node of a cluster is unreachable, in seconds."""
 FAILING_STARTS = 3
-"""A node on which this many starts ended within seconds, of jobs that then ran elsewhere, is cordoned."""
+"""Number of starts that fail within seconds on a node, of jobs that then run elsewhere, after which the node is cordoned."""
 NODES_EVERY_SECONDS = 0.2
-"""How often to look for the first node of a cluster."""
-MOST_LOG_MB = 1 << 20
+"""Interval between two checks for the first node of a cluster, in seconds."""
+MAX_LOG_MB = 1 << 20
 ANOTHER_HOME = "--home with a folder of yours"
 BEGIN_SECONDS = 10.0
-"""How long the last line of a start waits for what the scheduler has to say of its first decision."""
+"""Longest wait for notes on the first decision before the last line of a start is printed, in seconds."""
 TRY = "try: rota submit --gpus 1 -- python -c \"print('hello')\""
-"""The last line of a start."""
+"""Last line of a start."""
 LOOPBACK = ("127.0.0.1", "::1", "localhost")
 
 
 @dataclass(frozen=True, kw_only=True)
 class ServeOptions:
-    """What `rota up` was asked for."""
+    """Options of `rota up`."""
 
     home: Path
     pretend: str | None = None
     listen: str = "127.0.0.1:7070"
     given: Mapping[str, Any] = field(default_factory=dict)
-    """Fields of a study (`rota.compose.live_fields`) that were set. Others are as this home had them last; the policy of a new
-    home is `POLICY`."""
+    """Fields of a study (`rota.compose.live_fields`) that were given. Other fields keep the home's last values; the policy of a
+    new home is `POLICY`."""
     forget: tuple[str, ...] = ()
-    """Of those that this home has, the ones that no longer hold."""
+    """Fields whose values this home forgets."""
     lease_seconds: float | None = None
-    """How long jobs keep running without the scheduler; None: `LEASE_SECONDS`, or with `ray` `CLUSTER_LEASE_SECONDS`."""
+    """How long jobs keep running without the scheduler, in seconds; None for `LEASE_SECONDS`, or with `ray` for
+    `CLUSTER_LEASE_SECONDS`."""
     lease_grace_seconds: float = LEASE_GRACE_SECONDS
     log_mb: float = LIMIT_BYTES / (1 << 20)
-    """What the log of a job may take."""
+    """Maximum size of a job's log, in MB."""
     mps: str | None = None
-    """The folder of the control daemon of MPS, if jobs are to run under it."""
+    """Pipe directory of the MPS control daemon; None if jobs run without MPS."""
     ray: str | None = None
-    """The address of a Ray cluster, or auto; None: jobs run on this machine."""
+    """Address of a Ray cluster, or auto; None if jobs run on this machine."""
     insecure_ray: bool = False
-    """Whether a Ray cluster that asks for no token is used."""
+    """Whether a Ray cluster without a token is accepted."""
     node_folder: str | None = None
-    """Where agents of a cluster keep what they need, on a disk of each node."""
+    """Directory of the agents on a local disk of each node; None for the default."""
     journal: str | None = None
-    """The address of a PostgreSQL database for the journal; None: where this home has it."""
+    """Address of a PostgreSQL database for the journal; None for the journal that this home uses."""
     standby: bool = False
-    """Wait until no other scheduler leads."""
+    """Whether to wait while another scheduler is leader."""
     adopt: bool = False
-    """The home is a copy, and is the home from now on."""
+    """Whether the home is a copy that replaces its original."""
     new_identity: bool = False
-    """The home is a copy, and becomes a home of its own."""
+    """Whether the home is a copy that becomes a home of its own."""
 
     @property
     def lease(self) -> float:
-        """In seconds."""
+        """Length of leases, in seconds."""
         if self.lease_seconds is not None:
             return self.lease_seconds
         return LEASE_SECONDS if self.ray is None else CLUSTER_LEASE_SECONDS
@@ -129,30 +130,30 @@ class ServeOptions:
 
 @dataclass(frozen=True)
 class CheckedOptions:
-    """What was asked for, checked before anything is touched."""
+    """The options, checked before anything is changed."""
 
     driver: Local | Fleet
     pretend: bool
-    """Its GPUs are made up."""
+    """Whether the GPUs are pretend GPUs."""
     flags: LiveFlags
     forget: tuple[str, ...]
 
 
 def check_options(options: ServeOptions, say: Callable[[str], None] = lambda line: None) -> CheckedOptions:
-    """Every mistake in them is told here. Files that are named are read. With Ray, wait until a node with GPUs is there."""
+    """Check the options and read the files that they name. Raise for the first mistake. With Ray, wait for a node with GPUs."""
     _check_plain(options)
     driver, pretend = _local(options) if options.ray is None else _fleet(options, say)
     flags = read_flags(options.given, driver.discover_cluster(), [name for names in driver.devices() for name in names])
     checked = CheckedOptions(driver, pretend, flags, forgettable(options.forget))
     before = last_configuration(find_journal(options.home, options.journal))
-    _type_guesses(checked, _first_configuration(options, checked, before)[GIVEN])
+    _type_assumptions(checked, _first_configuration(options, checked, before)[GIVEN])
     return checked
 
 
 def _check_home(home: Path) -> None:
-    """Refuse a home that others can change, and one that is a file. Other faults of a home show when it is made."""
+    """Refuse a home that is a file or that other users can change. Other faults of a home appear when it is made."""
     for each in (home, *home.parents):
-        with suppress(OSError):  # it is not there yet, or cannot be looked at
+        with suppress(OSError):  # the home does not exist yet, or cannot be read
             if stat.S_ISDIR(each.stat().st_mode):
                 break
             raise OptionError(f"{each} is a file, not a folder.", field="--home", value=str(home), hint="--home ~/.rota")
@@ -165,7 +166,7 @@ def _check_home(home: Path) -> None:
 
 
 def _local(options: ServeOptions) -> tuple[Local, bool]:
-    """The driver of this machine, and whether its GPUs are made up."""
+    """Return the driver of this machine, and whether its GPUs are pretend GPUs."""
     cluster, gpus = this_machine(options.pretend, otherwise=_pretended_before(options))
     driver = Local(
         options.home,
@@ -179,13 +180,13 @@ def _local(options: ServeOptions) -> tuple[Local, bool]:
 
 
 def _pretended_before(options: ServeOptions) -> str:
-    """The pretend GPUs that this home had last, for a start that names none."""
+    """Return the pretend GPUs that this home had last, for a start that names none."""
     before = last_configuration(find_journal(options.home, options.journal)) if options.pretend is None else {}
     return str(before["cluster"]) if before.get("pretend") else PRETEND
 
 
-def check_words(options: ServeOptions) -> None:
-    """Check what can be checked before the Ray cluster runs: everything but tables of single GPUs."""
+def check_texts(options: ServeOptions) -> None:
+    """Check what can be checked before the Ray cluster runs: everything except tables of single GPUs."""
     _check_plain(options)
     if options.ray not in (None, AUTO):
         read_address(str(options.ray))
@@ -203,15 +204,15 @@ def _check_plain(options: ServeOptions) -> None:
     if not 0 < options.lease < FOREVER:
         hint = f"--lease-seconds {CLUSTER_LEASE_SECONDS:.0f}"
         raise OptionError("must be more than 0.", field="--lease-seconds", value=options.lease_seconds, hint=hint)
-    if not SMALLEST_LIMIT_BYTES / (1 << 20) <= options.log_mb <= MOST_LOG_MB:
-        raise OptionError(f"must be from 0.016 to {MOST_LOG_MB:,}.", field="--log-mb", value=options.log_mb, hint="--log-mb 64")
+    if not SMALLEST_LIMIT_BYTES / (1 << 20) <= options.log_mb <= MAX_LOG_MB:
+        raise OptionError(f"must be from 0.016 to {MAX_LOG_MB:,}.", field="--log-mb", value=options.log_mb, hint="--log-mb 64")
     for name, value in (("--pretend", options.pretend), ("--mps", options.mps)) if options.ray is not None else ():
         if value is not None:
             raise OptionError("does not go with --ray.", field=name, value=value, hint=f"leave {name} out")
 
 
 def _fleet(options: ServeOptions, say: Callable[[str], None]) -> tuple[Fleet, bool]:
-    """The driver of a Ray cluster, once one of its nodes has GPUs."""
+    """Return the driver of a Ray cluster when one of its nodes has GPUs."""
     assert options.ray is not None
     address = checked_cluster(options.ray, insecure=options.insecure_ray, say=say)
     make_folder(options.home, instead=ANOTHER_HOME)
@@ -237,13 +238,13 @@ def _fleet(options: ServeOptions, say: Callable[[str], None]) -> tuple[Fleet, bo
 
 
 def serve(options: ServeOptions, say: Callable[[str], None]) -> None:
-    """Until it is told to stop, or no longer leads. The jobs outlive it."""
+    """Serve until SIGTERM or Ctrl-C, or until this process is no longer leader. The jobs outlive the scheduler."""
     _check_home(options.home)
     with only_one(options.home) if options.adopt or options.new_identity else nullcontext():
         settle_identity(options.home, adopt=options.adopt, new_identity=options.new_identity, say=say)
     place = find_journal(options.home, options.journal)
     checked = check_options(options, say)
-    if options.standby:  # options are checked before it waits; it looks for machines when it leads
+    if options.standby:  # options are checked before waiting; nodes are discovered only by the leader
         checked.driver.close()
     run = _Run()
     with leading(options.home, place, standby=options.standby, say=say, on_lost=run.fall) as lead:
@@ -258,13 +259,13 @@ def serve(options: ServeOptions, say: Callable[[str], None]) -> None:
 
 
 def _serve(options: ServeOptions, checked: CheckedOptions, journal: Journal, run: "_Run", say: Callable[[str], None]) -> None:
-    """While this process leads."""
+    """Serve while this process is leader."""
     cluster = checked.driver.discover_cluster()
     real = checked.driver.real_gpus if isinstance(checked.driver, Local) else []
     with hold_gpus(real, options.home), _listening(options.listen) as (listener, url):
         before = journal.configuration() or {}
         configuration = _first_configuration(options, checked, before)
-        told = configuration[GIVEN]
+        given = configuration[GIVEN]
         daemon = Daemon(
             options.home,
             make_scheduler,
@@ -272,7 +273,7 @@ def _serve(options: ServeOptions, checked: CheckedOptions, journal: Journal, run
             checked.driver,
             worker=lambda policy: [sys.executable, "-m", "rota.server.policy_worker", policy],
             configuration=configuration,
-            with_policy=lambda policy, placer: make_configuration(options, policy, placer, checked, told),
+            with_policy=lambda policy, placer: make_configuration(options, policy, placer, checked, given),
             on_failure=run.fall,
             tell=say,
             journal=journal,
@@ -288,9 +289,9 @@ def _serve(options: ServeOptions, checked: CheckedOptions, journal: Journal, run
             by = f"policy {configuration['policy']}, placer {configuration['placer']}"
             gpus = counted(cluster.gpus, "pretend GPU" if checked.pretend else "GPU")
             say(f"{gpus}: {cluster}   {by}   home {options.home}")
-            for line in (*describe_given_changes(before.get(GIVEN, {}), told), *_type_guesses(checked, told)):
+            for line in (*describe_given_changes(before.get(GIVEN, {}), given), *_type_assumptions(checked, given)):
                 say(line)
-            daemon.start()  # it may have something to say, and the first line is that it is ready
+            daemon.start()  # started after the first line, `ready`, since it may print notes
             daemon.begun.wait(BEGIN_SECONDS)
             say(TRY)
             server.run(sockets=[listener])
@@ -300,46 +301,46 @@ def _serve(options: ServeOptions, checked: CheckedOptions, journal: Journal, run
 
 
 def _leave_in_order(server: HttpServer) -> None:
-    """A signal to end is heard, and does no more: the server raises what it caught once more when it has stopped, and by default
-    that would end the process before it has cleared up. One that was started in the background ignores SIGINT, and would do so
-    until the server runs, though it is said to be ready."""
+    """Handle SIGTERM and SIGINT ourselves. Uvicorn raises a signal again after shutdown, and would kill the process before
+    clean-up. A process started in the background ignores SIGINT until the server runs, although it is already reported as
+    ready."""
     if threading.current_thread() is threading.main_thread():
         ignored = [signal.SIGINT] if signal.getsignal(signal.SIGINT) is signal.SIG_IGN else []
         for number in (signal.SIGTERM, signal.SIGHUP, *ignored):
             signal.signal(number, lambda *_: setattr(server, "should_exit", True))
 
 
-def _type_guesses(checked: CheckedOptions, told: GivenFlags) -> list[str]:
-    """A sentence for each accelerator type whose speed has to be guessed. In --pretend, what looks like a typing error raises."""
-    return type_guesses(checked.driver.discover_cluster(), given_rates(told), typed=checked.pretend)
+def _type_assumptions(checked: CheckedOptions, given: GivenFlags) -> list[str]:
+    """Return a sentence for each accelerator type whose speed is assumed. In --pretend, a probable typing error raises."""
+    return type_guesses(checked.driver.discover_cluster(), given_rates(given), typed=checked.pretend)
 
 
 def _first_configuration(options: ServeOptions, checked: CheckedOptions, before: Mapping[str, Any]) -> dict[str, Any]:
-    """What was asked for, and for the rest how this home was set up before."""
+    """Return the configuration: given options, and the home's last values for the others."""
     flags = checked.flags
     if flags.policy is not None:
         policy, placer = flags.policy, PLACER
     else:
         policy, placer = before.get("policy", POLICY), before.get("placer", PLACER)
-    told = merge_given(before.get(GIVEN, {}), flags.told, checked.forget)
-    return make_configuration(options, policy, flags.placer or placer, checked, told)
+    given = merge_given(before.get(GIVEN, {}), flags.told, checked.forget)
+    return make_configuration(options, policy, flags.placer or placer, checked, given)
 
 
 def make_configuration(
-    options: ServeOptions, named: str, placer: str, checked: CheckedOptions, told: GivenFlags
+    options: ServeOptions, named: str, placer: str, checked: CheckedOptions, given: GivenFlags
 ) -> dict[str, Any]:
-    """What the journal keeps of how the scheduler is set up. The placer of a pair, as in `tiresias+pal`, wins."""
+    """Return the configuration that the journal keeps. The placer of a pair such as `tiresias+pal` overrides `placer`."""
     policy_named, placer_paired = split_pair(named)
     needs = needs_of(make_policy(policy_named))
     placer_named = placer_paired or placer
     make_placer(placer_named)
-    cluster, said = checked.driver.discover_cluster(), {name: each["said"] for name, each in told.items()}
+    cluster, said = checked.driver.discover_cluster(), {name: each["said"] for name, each in given.items()}
     settings = Settings(
         lease_seconds=options.lease,
         lease_margin_seconds=options.lease_grace_seconds + LEASE_SLACK_SECONDS,
         retry_seconds=RETRY_SECONDS,
         node_timeout_seconds=FOREVER if options.ray is None else SILENT_SECONDS,
-        decide=given_decision_timing(told),
+        decide=given_decision_timing(given),
         packing=needs.packing,
         foresees=needs.predictions,
         min_run_factor=said.get("min_run_factor", MIN_RUN_FACTOR),
@@ -361,12 +362,12 @@ def make_configuration(
         "pretend": checked.pretend,
         **({} if checked.pretend else {CONTEXT: LINK_SPEED.context_gib}),
         "settings": plain_settings(settings),
-        GIVEN: told,
+        GIVEN: given,
     }
 
 
 def last_configuration(place: JournalLocation) -> Mapping[str, Any]:
-    """How the home with this journal was last set up; empty for a new one."""
+    """Return the last configuration of the home with this journal; empty for a new home."""
     before = None
     if has_journal(place):
         journal = open_journal(place, JOURNAL_CODEC)
@@ -376,7 +377,7 @@ def last_configuration(place: JournalLocation) -> Mapping[str, Any]:
 
 
 class _Run:
-    """What ends a server from elsewhere: the daemon failed, or another scheduler leads."""
+    """Reasons to stop the server: the daemon failed, or another scheduler is leader."""
 
     def __init__(self) -> None:
         self.server: HttpServer | None = None
@@ -384,19 +385,19 @@ class _Run:
         self.lead = Lead()
 
     def lead_problem(self) -> str:
-        """Any thread."""
+        """Return why this process may no longer be leader, or an empty text. Any thread may call this."""
         return "another scheduler leads" if any(isinstance(each, LeadershipLost) for each in self.failed) else self.lead.problem()
 
     def fall(self, problem: BaseException) -> None:
-        """Any thread."""
+        """Stop the server because of this problem. Any thread may call this."""
         self.failed.append(problem)
         if self.server is not None:
             self.server.should_exit = True
 
 
 def this_machine(pretend: str | None, otherwise: str = PRETEND) -> tuple[Cluster, list[list[Gpu]] | None]:
-    """Its GPUs, one node for each type, with the memory for parked jobs; pretend ones (None) where it has none (`otherwise`), or
-    where that is asked for."""
+    """Return this machine's GPUs, one node for each type, with the memory for parked jobs. Pretend GPUs have no devices (None);
+    they are used if `pretend` names them, and as `otherwise` on a machine without GPUs."""
     if pretend is not None:
         return Cluster.parse(pretend), None
     found = find_gpus()
@@ -417,7 +418,7 @@ def this_machine(pretend: str | None, otherwise: str = PRETEND) -> tuple[Cluster
 
 @contextmanager
 def _listening(listen: str) -> Iterator[tuple[socket.socket, str]]:
-    """A socket that is bound, and its address as clients write it."""
+    """Return a bound socket, and its address as clients write it."""
     if listen.startswith("unix:"):
         with listening_on_file(listen) as found:
             yield found
@@ -427,7 +428,7 @@ def _listening(listen: str) -> Iterator[tuple[socket.socket, str]]:
     if host not in LOOPBACK or not port.isdigit() or int(port) > 65535:
         problem_text = "only loopback addresses are served in this version" if host not in LOOPBACK else "is not HOST:PORT"
         raise OptionError(f"{problem_text}.", field="--listen", value=listen, hint="--listen 127.0.0.1:7070")
-    # Said to be TCP, or the event loop would leave Nagle's algorithm on and every answer would wait 40 ms for an echo.
+    # IPPROTO_TCP must be explicit, or the event loop would leave Nagle's algorithm on, which delays responses by 40 ms.
     listener = socket.socket(socket.AF_INET6 if host == "::1" else socket.AF_INET, socket.SOCK_STREAM, socket.IPPROTO_TCP)
     listener.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
     with listener:

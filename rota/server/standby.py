@@ -1,7 +1,7 @@
-"""Who may run the scheduler of a home: one process at a time. Others end with an error, or stand by.
+"""The lead of a home: one process at a time runs its scheduler. Others exit with an error, or are standbys.
 
-With a journal in SQLite the lock of a file in the home decides. With one in PostgreSQL an election does, and that lock is only a
-sign for clients that a scheduler is there.
+With a journal in SQLite, the lock of a file in the home decides. With one in PostgreSQL, an election decides, and the lock only
+shows clients that a scheduler is running.
 """
 
 import fcntl
@@ -20,20 +20,21 @@ from rota.live.journal_store import JournalUnavailable
 from rota.wire.address import LOCK_FILE
 
 LOCK_TRIES, LOCK_PAUSE_SECONDS = 5, 0.05
-"""A client holds the lock for an instant when it clears up behind a scheduler that was killed."""
+"""Number of tries to take the lock, and the pause between them, in seconds. A client holds the lock for an instant when it
+cleans up after a killed scheduler."""
 TRY_SECONDS = 0.5
-"""So often a standby tries to lead."""
+"""Interval between two tries of a standby to become leader, in seconds."""
 STANDBY = "standby: "
-"""How the line begins that says that this process waits."""
+"""Beginning of the line that a waiting standby prints."""
 
 
 class Lead(NamedTuple):
-    """That this process leads."""
+    """The lead of this process."""
 
     epoch: int = 0
-    """0 with SQLite, where the lock of a file decides."""
+    """Epoch of the leader; 0 with SQLite, where a file lock decides."""
     problem: Callable[[], str] = lambda: ""
-    """Why that is not sure; empty: it is. Any thread."""
+    """Function that returns why this process may no longer be leader, or an empty text. Any thread may call it."""
 
 
 @contextmanager
@@ -45,11 +46,12 @@ def leading(
     say: Callable[[str], None],
     on_lost: Callable[[BaseException], None],
 ) -> Iterator[Lead]:
-    """Inside, this process leads. `standby`: wait until it can."""
+    """Be leader while the context is open. With `standby`, wait for the lead; otherwise raise RotaError if another process has
+    it."""
     if not isinstance(place, PostgresLocation):
         if standby:
             raise OptionError(
-                "needs a journal that another machine can write too.",
+                "needs a journal that other machines can write too.",
                 field="--standby",
                 hint="--journal postgresql://USER@HOST/DATABASE",
             )
@@ -72,8 +74,8 @@ def leading(
 
 
 def _wait(election: Election, say: Callable[[str], None]) -> None:
-    """Until it leads. What stands in the way is told when it changes."""
-    told: Leader | str | None = ""
+    """Wait until this process is leader. Print who is leader when that changes."""
+    printed: Leader | str | None = ""
     while True:
         try:
             if election.try_to_lead():
@@ -81,8 +83,8 @@ def _wait(election: Election, say: Callable[[str], None]) -> None:
             found: Leader | str | None = election.leader()
         except JournalUnavailable as problem:
             found = problem.message
-        if found != told:
-            told = found
+        if found != printed:
+            printed = found
             leads = f"{found} leads; this process takes over when it is gone" if isinstance(found, Leader) else found
             say(STANDBY + (leads or "a scheduler leads; this process takes over when it is gone"))
         time.sleep(TRY_SECONDS)
@@ -90,7 +92,7 @@ def _wait(election: Election, say: Callable[[str], None]) -> None:
 
 @contextmanager
 def only_one(home: Path) -> Iterator[None]:
-    """The lock goes with the process, however it ends."""
+    """Hold the lock of the home while the context is open. The system releases it however the process ends."""
     with _opened(home) as file:
         if not _locked(file):
             raise RotaError(f"A scheduler is already running in {home}.", hint="rota jobs, or another --home")
@@ -99,7 +101,7 @@ def only_one(home: Path) -> Iterator[None]:
 
 @contextmanager
 def _sign(home: Path) -> Iterator[None]:
-    """The file's lock, for clients. A former leader that stands still may hold it: then it is made anew."""
+    """Hold the file's lock, which clients check. If a frozen former leader still holds it, replace the file."""
     file = _opened(home)
     try:
         if not _locked(file):

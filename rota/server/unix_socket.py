@@ -1,5 +1,5 @@
-"""A socket that is a file, for `--listen unix:FILE`. What is at that path is removed only if it is a socket that a scheduler of
-this user left behind."""
+"""A unix socket for `--listen unix:FILE`. An existing file is removed only if it is a socket that a scheduler of this user left
+behind."""
 
 import contextlib
 import os
@@ -14,12 +14,12 @@ from rota.folders import open_folder
 
 HINT = "--listen unix:FILE with the path of a file that does not exist, or --listen 127.0.0.1:7070"
 WAITING = 128
-"""Connections that wait to be accepted."""
+"""Maximum number of connections that wait to be accepted."""
 
 
 @contextmanager
 def listening_on_file(listen: str) -> Iterator[tuple[socket.socket, str]]:
-    """A socket that listens, and its address as clients write it. `listen`: `unix:FILE`."""
+    """Yield a listening socket and its address as clients write it. `listen` is `unix:FILE`."""
     path = Path(listen.removeprefix("unix:")).absolute()
     if not path.name:
         raise OptionError("is not the path of a file.", field="--listen", value=listen, hint=HINT)
@@ -31,10 +31,12 @@ def listening_on_file(listen: str) -> Iterator[tuple[socket.socket, str]]:
         raise OptionError(f"{problem.strerror or problem}.", field="--listen", value=listen, hint=HINT) from None
     listener = socket.socket(socket.AF_UNIX, socket.SOCK_STREAM)
     try:
-        address = f"/proc/self/fd/{folder}/{path.name}"  # the folder that was checked; and a path may be longer than an address
+        address = (
+            f"/proc/self/fd/{folder}/{path.name}"  # the checked folder; an address is limited to 107 bytes and a path is not
+        )
         try:
             _make_room(folder, path.name, address, listen)
-            os.fchmod(listener.fileno(), 0o600)  # of the file, once it is made: others never get in
+            os.fchmod(listener.fileno(), 0o600)  # before listening, so other users can never connect
             listener.bind(address)
             made = os.stat(path.name, dir_fd=folder, follow_symlinks=False)
         except OptionError:
@@ -54,14 +56,14 @@ def listening_on_file(listen: str) -> Iterator[tuple[socket.socket, str]]:
 
 
 def _make_room(folder: int, name: str, address: str, listen: str) -> None:
-    """Remove the socket that a scheduler of this user left behind when it was killed."""
+    """Remove the socket of a killed scheduler of this user."""
     try:
         facts = os.stat(name, dir_fd=folder, follow_symlinks=False)
     except FileNotFoundError:
         return
     problem = ""
     if not stat.S_ISSOCK(facts.st_mode):
-        problem = "is not a socket, and stays as it is."
+        problem = "is not a socket and was not changed."
     elif facts.st_uid != os.geteuid():
         problem = "is a socket of another user."
     elif _is_answered(address):
@@ -72,7 +74,7 @@ def _make_room(folder: int, name: str, address: str, listen: str) -> None:
 
 
 def _is_answered(address: str) -> bool:
-    """Whether a process listens on a socket, also if it is too busy to accept connections."""
+    """Return whether a process listens on a socket, even if it is too busy to accept connections."""
     for kind in (socket.SOCK_STREAM, socket.SOCK_DGRAM, socket.SOCK_SEQPACKET):
         with socket.socket(socket.AF_UNIX, kind) as client:
             client.setblocking(False)
@@ -83,6 +85,6 @@ def _is_answered(address: str) -> bool:
                 return False
             except BlockingIOError:
                 return True
-            except OSError:  # it is of another kind
+            except OSError:  # a socket of another type
                 continue
     return True

@@ -1,1 +1,1 @@
-"""The contract: what goes between people, clients and the scheduler."""
+"""The protocol between the scheduler and its clients: job specs, rows, errors, and a Python client."""

@@ -1,7 +1,7 @@
-"""Where a scheduler of this machine is, and the token that opens it: two small files in its home.
+"""The address and the token of a scheduler on this machine: two small files in its home.
 
-`daemon.json` says where it listens and is there while it runs; `token` stays. Who can read the token can run commands as the
-user who started the scheduler, so only that user may.
+`daemon.json` has the address and exists while the scheduler runs; `token` stays. A user who can read the token can run commands
+as the user who started the scheduler, so only that user can read it.
 """
 
 import json
@@ -27,19 +27,20 @@ __all__ = [
 ]
 
 _TOKEN_BYTES = 32
-_LONGEST_TOKEN = 1000
+_MAX_TOKEN_BYTES = 1000
 
 
 class Address(NamedTuple):
-    """How to talk to a scheduler."""
+    """How clients reach a scheduler."""
 
     url: str
-    """`http://127.0.0.1:7070`, or `unix:/path`."""
+    """URL, such as `http://127.0.0.1:7070` or `unix:/path`."""
     token: str
 
 
 def read_address(home: Path | str | None = None) -> Address:
-    """Raise `NotRunningError` if the scheduler is not running; what one that was killed left behind is left as it is."""
+    """Return the address of a running scheduler. Raise NotRunningError if it is not running. Files that a killed scheduler left
+    behind stay as they are."""
     folder = home_folder(home)
     if whose := other_owner(folder):
         raise UnreachableError(f"{whose}.", hint="--home with a folder of yours")
@@ -57,14 +58,14 @@ def read_address(home: Path | str | None = None) -> Address:
         raise _unreachable(f"its address in {folder} cannot be read ({why})", home) from None
     url = plain.get("url") if isinstance(plain, dict) else None
     if not isinstance(url, str) or not url.startswith(("http://", "unix:")):
-        raise _unreachable(f"{folder / ADDRESS_FILE} holds no address", home)
+        raise _unreachable(f"{folder / ADDRESS_FILE} does not contain an address", home)
     if not _usable(token):
-        raise _unreachable(f"{folder / TOKEN_FILE} holds no token", home)
+        raise _unreachable(f"{folder / TOKEN_FILE} does not contain a token", home)
     return Address(url, token)
 
 
 def write_address(home: Path | str | None, url: str, pid: int, version: str) -> None:
-    """Say where the scheduler listens. Readers see the old file or the new one, never half of it."""
+    """Write the scheduler's address. Readers see the old file or the new one, never half of it."""
     folder = _made(home)
     text = json.dumps({"url": url, "pid": pid, "host": os.uname().nodename, "version": version}) + "\n"
     half = folder / f".{ADDRESS_FILE}.{pid}"
@@ -74,7 +75,7 @@ def write_address(home: Path | str | None, url: str, pid: int, version: str) -> 
 
 
 def remove_address(home: Path | str | None, pid: int | None = None) -> None:
-    """Take the address away; with a process id, only if it is still the address of that process of this machine."""
+    """Remove the address; with a process id, only if it is still the address of that process on this machine."""
     path = home_folder(home) / ADDRESS_FILE
     if pid is not None and _process(path) not in ((pid, os.uname().nodename), (pid, None)):
         return
@@ -82,7 +83,7 @@ def remove_address(home: Path | str | None, pid: int | None = None) -> None:
 
 
 def make_token(home: Path | str | None = None) -> str:
-    """The token of this home; made when there is none yet."""
+    """Return the token of this home. Make one if there is none yet."""
     import secrets  # here, because clients only read, and should start fast
 
     path = _made(home) / TOKEN_FILE
@@ -95,7 +96,8 @@ def make_token(home: Path | str | None = None) -> str:
 
 
 def _kept(path: Path) -> str:
-    """The token somebody made before, if it is still a secret. What is looked at and what is read is the same open file."""
+    """Return an existing token if it is still secret. The file that is checked and the file that is read are the same open
+    file."""
     try:
         handle = os.open(path, os.O_RDONLY | os.O_NOFOLLOW | os.O_NONBLOCK)
     except OSError as problem:
@@ -112,13 +114,13 @@ def _kept(path: Path) -> str:
             raise InputError(
                 f"others can use this token (mode {facts.st_mode & 0o777:03o}).",
                 where=str(path),
-                hint=f"rm {path}, which makes a new one, or chmod 600 {path} if nobody has seen it",
+                hint=f"rm {path}, which makes a new one, or chmod 600 {path} if no other user has read it",
             )
-        token = os.read(handle, _LONGEST_TOKEN).decode("utf-8", "replace").strip()
+        token = os.read(handle, _MAX_TOKEN_BYTES).decode("utf-8", "replace").strip()
     finally:
         os.close(handle)
     if not _usable(token):
-        raise InputError("the file holds no token.", where=str(path), hint=f"rm {path}")
+        raise InputError("the file does not contain a token.", where=str(path), hint=f"rm {path}")
     return token
 
 
@@ -159,7 +161,7 @@ def _write_new(path: Path, text: str) -> None:
 
 
 def _text(path: Path) -> str:
-    """A file of the home. Root may look into the home of any user; what is in there is that user's."""
+    """Read a file of the home. Root may read the home of any user, whose files must belong to that user."""
     owner = path.parent.stat().st_uid
     if os.geteuid() != 0 or owner == 0:
         check_folder(path.parent)
@@ -172,7 +174,7 @@ def _text(path: Path) -> str:
 
 
 def _process(path: Path) -> tuple[int | None, str | None]:
-    """Whose address it is: its number and its machine. One of an earlier version names no machine."""
+    """Return the process id and the machine of an address. Addresses of earlier versions name no machine."""
     try:
         plain: Any = json.loads(_text(path))
         return (plain.get("pid"), plain.get("host")) if isinstance(plain, dict) else (None, None)

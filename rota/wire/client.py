@@ -1,4 +1,4 @@
-"""The client of a scheduler: what can be asked of it, answered with rows; and a handle on one job."""
+"""The Python client of a scheduler, which returns rows, and a handle on one job."""
 
 import contextlib
 import os
@@ -11,8 +11,8 @@ from urllib.parse import quote
 
 from rota.errors import BusyError, OptionError, RotaError, UnreachableError
 from rota.wire.address import home_folder, read_address
-from rota.wire.job_filter import MOST_TOGETHER, PAGE_JOBS
-from rota.wire.problems import LARGEST_SEVERAL_BYTES
+from rota.wire.job_filter import MAX_TOGETHER, PAGE_JOBS
+from rota.wire.problems import MAX_SEVERAL_BYTES
 from rota.wire.rows import (
     CancelRow,
     GpuRow,
@@ -29,24 +29,24 @@ from rota.wire.rows import (
 from rota.wire.transport import ANSWER_SECONDS, HttpTransport, UnansweredError
 
 POLL_SECONDS = 20.0
-"""How long one question for changes waits at the scheduler."""
-SHORTEST_GAP_SECONDS = 0.1
-"""Between two looks at a scheduler that changes all the time."""
-LONGEST_GAP_SECONDS = 1.0
-"""Between two looks at a log that does not grow."""
+"""How long one request for changes waits in the scheduler, in seconds."""
+MIN_GAP_SECONDS = 0.1
+"""Minimum interval between two requests to a scheduler that changes all the time, in seconds."""
+MAX_GAP_SECONDS = 1.0
+"""Maximum interval between two reads of a log that does not grow, in seconds."""
 PIECE_BYTES = 65_536
 FIRST_ANSWER_SECONDS = 90.0
-"""A policy may take so long to start and to answer for the first time."""
+"""Time limit for a new policy to start and answer for the first time, in seconds."""
 RETRY_SECONDS = 60.0
-"""How long a submission without an answer is sent again."""
+"""How long an unanswered submission is retried, in seconds."""
 KEY_BYTES = 16
-FIRST_PAUSE_SECONDS, LONGEST_PAUSE_SECONDS = 0.2, 4.0
+FIRST_PAUSE_SECONDS, MAX_PAUSE_SECONDS = 0.2, 4.0
 FEW_JOBS = 10
 SECONDS_PER_JOB = 0.01
-"""How much longer the answer to a request for several jobs may take, for each of them."""
+"""Additional time limit for each job of a request for several jobs, in seconds."""
 
 PASSED_ON = ("PATH", "HOME", "LANG", "VIRTUAL_ENV", "PYTHONPATH", "CONDA_PREFIX")
-"""Of the submitting process's environment, what a job needs to find the same programs. The spec's `env` wins over these."""
+"""Variables of the submitting process that a job needs to find the same programs. The spec's `env` overrides them."""
 
 Row = TypeVar("Row", JobRow, TrialRow, ReasonRow, WhyRow, StatusRow, NodeRow, GpuRow, LogChunk, PageRow, TakenRow, CancelRow)
 _ROWS = (JobRow, TrialRow, ReasonRow, WhyRow, StatusRow, NodeRow, GpuRow, LogChunk, PageRow, TakenRow, CancelRow)
@@ -54,13 +54,13 @@ _NAMES = {kind: frozenset(each.name for each in fields(kind)) for kind in _ROWS}
 
 
 def connect(home: Path | str | None = None) -> "Client":
-    """The scheduler of this home, else of $ROTA_HOME, else of ~/.rota."""
+    """Return a client of the scheduler of this home; by default that of $ROTA_HOME, or ~/.rota."""
     url, token = read_address(home)
     return Client(url, token, home=str(home_folder(home)))
 
 
 class Client:
-    """Talks to one scheduler. Every question is a connection of its own, so a client may be shared between threads."""
+    """A client of one scheduler. Each request has its own connection, so threads may share a client."""
 
     def __init__(self, url: str, token: str, *, home: str = "", answer_seconds: float = ANSWER_SECONDS) -> None:
         self._transport = HttpTransport(url, token, home=home, answer_seconds=answer_seconds)
@@ -72,19 +72,18 @@ class Client:
         return f"Client({self.url!r})"
 
     def submit(self, run: str | Sequence[str], *, key: str = "", **spec: Any) -> "Job":
-        """Submit a job: a text for `bash -c`, or an argument vector, and any field of a spec: `gpus=2, name="resnet"`. `key`: the
-        same job again with the same key is not submitted a second time."""
+        """Submit a job: a text for `bash -c` or an argument vector, and any field of a spec, such as `gpus=2, name="resnet"`. The
+        same job with the same `key` is submitted only once."""
         row = self.submit_spec({"run": run if isinstance(run, str) else list(run), **spec}, key=key)
         return Job(self, row)
 
     def submit_spec(self, spec: Mapping[str, Any], *, user: str = "", workdir: str = "", key: str = "") -> JobRow:
-        """Submit a spec as plain data; the scheduler checks it. On return the job is safe in the scheduler's journal. Without an
-        answer the spec is sent again, under a key that makes sure that it is submitted once."""
+        """Submit a spec as plain data, which the scheduler checks. On return the job is in the scheduler's journal. An unanswered
+        request is sent again, with a key that makes sure that the job is submitted once."""
         return _job(self._send_again("/jobs", submission(spec, user=user, workdir=workdir, key=key)))
 
     def _send_again(self, path: str, body: Mapping[str, Any], **limits: Any) -> Any:
-        """Send something that may be sent twice, until it is answered. If nothing could be sent at first, that is an error at
-        once."""
+        """Send a request that may be repeated until it is answered. If the first request could not be sent, raise at once."""
         until_s, pause, lost = time.monotonic() + RETRY_SECONDS, FIRST_PAUSE_SECONDS, False
         while True:
             try:
@@ -97,28 +96,28 @@ class Client:
                     raise _unknown(problem, body) from None
                 self.on_retry(problem)
             time.sleep(pause)
-            pause = min(2 * pause, LONGEST_PAUSE_SECONDS)
+            pause = min(2 * pause, MAX_PAUSE_SECONDS)
             self._look_for_scheduler()
 
     def _look_for_scheduler(self) -> None:
-        """It may have been started again, or another may lead now, at another address."""
+        """Read the address again: the scheduler may have been restarted, or another may be leader."""
         if self.home:
             with contextlib.suppress(UnreachableError):
                 self.url, token = read_address(self.home)
                 self._transport = HttpTransport(self.url, token, home=self.home, answer_seconds=self._transport.answer_seconds)
 
     def submit_many(self, specs: Iterable[Mapping[str, Any]], *, user: str = "", workdir: str = "") -> "list[Job]":
-        """Submit several jobs, each a spec as plain data: `{"run": "python train.py", "gpus": 2}`. All of them are taken, in one
-        transaction, or none; the error names the first that was refused. At most 10,000 at a time. Without an answer they are
-        sent again, each under a key that makes sure that it is submitted once."""
+        """Submit at most 10,000 jobs, each a spec as plain data such as `{"run": "python train.py", "gpus": 2}`. All jobs are
+        accepted in one transaction, or none; the error names the first refused job. An unanswered request is sent again, with a
+        key for each job that makes sure that it is submitted once."""
         jobs = [
             {"spec": spec, "env": _variables(_passed_through(spec.get("env"))), "idempotency_key": new_key()} for spec in specs
         ]
-        if len(jobs) > MOST_TOGETHER:
-            raise OptionError(f"are {len(jobs):,}; a call takes at most {MOST_TOGETHER:,}.", field="specs", hint="several calls")
+        if len(jobs) > MAX_TOGETHER:
+            raise OptionError(f"are {len(jobs):,}; a call takes at most {MAX_TOGETHER:,}.", field="specs", hint="several calls")
         sent = {"jobs": jobs, "user": user or user_name(), "workdir": workdir or str(Path.cwd()), "env": _variables(PASSED_ON)}
         more = SECONDS_PER_JOB * len(jobs)
-        taken = self._send_again("/submissions", sent, more_seconds=more, most_bytes=LARGEST_SEVERAL_BYTES)
+        taken = self._send_again("/submissions", sent, more_seconds=more, most_bytes=MAX_SEVERAL_BYTES)
         return [Job(self, _row(TakenRow, each)) for each in taken]
 
     def page(
@@ -131,14 +130,14 @@ class Client:
         skip: int = 0,
         limit: int = PAGE_JOBS,
     ) -> PageRow:
-        """A page of the jobs for people: jobs that hold GPUs first, then jobs that wait, then jobs that have ended, the latest
-        first; and how many there are."""
+        """Return a page of jobs in the order for people, and the number of jobs: jobs with GPUs first, then waiting jobs, then
+        ended jobs, the latest first."""
         query = {"all": str(everything).lower(), "user": user, "phase": phase, "since": since_s, "skip": skip, "limit": limit}
         plain = self._transport.ask("GET", "/page", query=query)
         return _row(PageRow, {**plain, "jobs": [_job(row) for row in plain["jobs"]]})
 
     def jobs(self, everything: bool = False, *, user: str = "", phase: str = "", since_s: float = 0.0) -> list[JobRow]:
-        """The unfinished jobs, or all that are known; of a user, in a phase, submitted since a Unix time."""
+        """Return the unfinished jobs, or all; optionally only jobs of a user, in a phase, or submitted since a Unix time."""
         query = {"all": str(everything).lower(), "user": user, "phase": phase, "since": since_s, "limit": PAGE_JOBS}
         found: list[JobRow] = []
         while True:
@@ -149,16 +148,16 @@ class Client:
                 return found
 
     def job(self, key: int | str, *, alone: bool = False) -> JobRow:
-        """A job by id, name, or a beginning of its name that no other has. Of several of a name, the newest that has not ended;
-        with `alone`, an error that lists them."""
+        """Return a job by id, name, or unambiguous beginning of its name. If several jobs have the name, return the newest
+        unfinished one; with `alone`, raise an error that lists them."""
         return _job(self._transport.ask("GET", _way(key), query={"alone": "true"} if alone else None))
 
     def get(self, key: int | str) -> "Job":
-        """A handle on a job, as `submit` returns one."""
+        """Return a handle on a job, as `submit` does."""
         return Job(self, self.job(key))
 
     def why(self, key: int | str) -> WhyRow:
-        """Why a job is not running: every reason that holds, and the jobs ahead of it."""
+        """Return why a job is not running: every reason that holds, and the jobs ahead of it."""
         plain = self._transport.ask("GET", _way(key, "why"))
         return _row(
             WhyRow,
@@ -171,45 +170,45 @@ class Client:
         )
 
     def log(self, key: int | str, offset: int = 0, limit: int = PIECE_BYTES, tail: int | None = None) -> LogChunk:
-        """One piece of a job's output; with `tail` the last so many lines of it."""
+        """Return a piece of a job's output; with `tail`, this many of its last lines."""
         query = {"offset": offset, "limit": limit} if tail is None else {"tail": tail}
         return _row(LogChunk, self._transport.ask("GET", _way(key, "logs"), query=query))
 
     def log_pieces(self, key: int | str, follow: bool = False, tail: int | None = None) -> Iterator[LogChunk]:
-        """A job's output piece by piece: what is there, or, following, until the job has ended. With `tail` from the last so many
-        lines on."""
+        """Iterate over a job's output in pieces: the present output, or with `follow` all output until the job has ended. With
+        `tail`, start at this many lines before the end."""
         return log_pieces(lambda offset, tail: self.log(key, offset, tail=tail), follow, tail)
 
     def cancel(self, key: int | str) -> JobRow:
-        """End a job for good."""
+        """Cancel a job."""
         return _job(self._transport.ask("POST", _way(key, "cancel")))
 
     def cancel_many(self, keys: Iterable[int | str]) -> list[CancelRow]:
-        """End several jobs for good, in one transaction. With a key that fits no job, or several, none is ended."""
+        """Cancel several jobs in one transaction. If a key matches no job or several jobs, none is cancelled."""
         found: list[CancelRow] = []
         asked = [str(key) for key in keys]
-        for first in range(0, len(asked), MOST_TOGETHER):
-            some = asked[first : first + MOST_TOGETHER]
+        for first in range(0, len(asked), MAX_TOGETHER):
+            some = asked[first : first + MAX_TOGETHER]
             plain = self._transport.ask("POST", "/cancellations", body={"jobs": some}, more_seconds=SECONDS_PER_JOB * len(some))
             found += [_row(CancelRow, {**each, "job": _job(each["job"])}) for each in plain]
         return found
 
     def status(self) -> StatusRow:
-        """The cluster in one row: GPUs, policy, jobs by phase."""
+        """Return the cluster in one row: GPUs, policy, jobs by phase."""
         return _row(StatusRow, self._transport.ask("GET", "/status"))
 
     def nodes(self) -> list[NodeRow]:
-        """The nodes, who has their GPUs, and how these are."""
+        """Return the nodes, the jobs on their GPUs, and the health of these GPUs."""
         plain = self._transport.ask("GET", "/nodes")
         return [_row(NodeRow, {**each, "gpus": [_row(GpuRow, gpu) for gpu in each["gpus"]]}) for each in plain]
 
     def set_policy(self, policy: str) -> StatusRow:
-        """Decide by another policy from now on: `tiresias:thresholds=60`, or with a placer: `fifo+pal`. It is tried first."""
+        """Replace the policy, such as `tiresias:thresholds=60` or `fifo+pal` (with a placer). It is called once first."""
         asked = self._transport.ask("POST", "/policy", body={"policy": policy}, more_seconds=FIRST_ANSWER_SECONDS)
         return _row(StatusRow, asked)
 
     def changes(self, seen: int = 0, timeout: float = POLL_SECONDS) -> int:
-        """Wait until something has changed since `seen`, or the time is over; the number of changes so far."""
+        """Wait until something has changed since `seen`, at most `timeout` seconds. Return the number of changes until now."""
         try:
             wait = max(0.0, timeout)
             plain = self._transport.ask("GET", "/changes", query={"seen": seen, "timeout": f"{wait:.3f}"}, more_seconds=wait)
@@ -219,13 +218,13 @@ class Client:
         return int(plain["number"])
 
     def ends(self, ids: Iterable[int], timeout: float | None = None) -> Iterator[JobRow]:
-        """The row of each job once it has ended, in the order in which they end; stops early when the time is over."""
+        """Iterate over the rows of jobs in the order in which the jobs end. Stop after `timeout` seconds."""
         left = dict.fromkeys(ids)
         until = None if timeout is None else time.monotonic() + timeout
-        # The number is asked for before the rows: what changes between the two is then seen as a change.
+        # The number of changes is read before the rows, so that changes between the two are noticed.
         seen = self.changes(0, 0.0)
         while left:
-            # A few are asked about one by one: the list of all may be long.
+            # A few jobs are requested one by one, since the list of all jobs may be long.
             unfinished = {row.id for row in self.jobs()} if len(left) > FEW_JOBS else set()
             for each in [each for each in left if each not in unfinished]:
                 row = self.job(each)
@@ -237,11 +236,11 @@ class Client:
                 return
             asked_s = time.monotonic()
             seen = self.changes(seen, remaining)
-            time.sleep(max(0.0, min(SHORTEST_GAP_SECONDS - (time.monotonic() - asked_s), remaining)))
+            time.sleep(max(0.0, min(MIN_GAP_SECONDS - (time.monotonic() - asked_s), remaining)))
 
 
 class Job:
-    """A submitted job. Every question about it goes to the scheduler."""
+    """A submitted job. Each method sends a request to the scheduler."""
 
     def __init__(self, client: Client, row: JobRow | TakenRow) -> None:
         self._client = client
@@ -252,39 +251,39 @@ class Job:
 
     @property
     def phase(self) -> str:
-        """Where it is in its life: queued, running, finished, and so on."""
+        """Phase of the job: queued, running, finished, and so on."""
         return self.row().phase
 
     def row(self) -> JobRow:
-        """Everything about it, as of now."""
+        """Return the present row of the job."""
         return self._client.job(self.id)
 
     def why(self) -> WhyRow:
-        """Why it is not running."""
+        """Return why the job is not running."""
         return self._client.why(self.id)
 
     def logs(self, follow: bool = False) -> Iterator[str]:
-        """Its output so far; following: all of it, until it has ended."""
+        """Iterate over the job's output; with `follow`, until the job has ended."""
         return (piece.text for piece in self._client.log_pieces(self.id, follow))
 
     def wait(self, timeout: float | None = None) -> JobRow:
-        """Its row once it has ended; after `timeout` seconds its row as it is then, and `row.ended` tells which."""
+        """Wait until the job has ended, at most `timeout` seconds. Return its row; `row.ended` is false after a time-out."""
         return next(self._client.ends([self.id], timeout), None) or self.row()
 
     def cancel(self) -> JobRow:
-        """End it for good."""
+        """Cancel the job."""
         return self._client.cancel(self.id)
 
 
 def new_key() -> str:
-    """A key that no other submission has."""
+    """Return a unique submission key."""
     import secrets
 
     return secrets.token_hex(KEY_BYTES)
 
 
 def submission(spec: Mapping[str, Any], *, user: str = "", workdir: str = "", key: str = "") -> dict[str, Any]:
-    """One submission as it is sent. Without a key it gets one that no other has."""
+    """Return the body of one submission. A submission without a key gets a unique one."""
     return {
         "spec": spec,
         "user": user or user_name(),
@@ -295,7 +294,7 @@ def submission(spec: Mapping[str, Any], *, user: str = "", workdir: str = "", ke
 
 
 def _unknown(problem: RotaError, body: Mapping[str, Any]) -> RotaError:
-    """No answer came, however often it was sent."""
+    """Return the error of a submission that was never answered."""
     key = body.get("idempotency_key", "")
     again = f'the same again with --key {key} (in Python key="{key}"), which submits it once · ' if key else ""
     error = type(problem)(f"{problem.message} It is not known whether the job was submitted.", hint=f"{again}rota jobs --all")
@@ -303,8 +302,8 @@ def _unknown(problem: RotaError, body: Mapping[str, Any]) -> RotaError:
 
 
 def log_pieces(read: Callable[[int, int | None], LogChunk], follow: bool, tail: int | None) -> Iterator[LogChunk]:
-    """`read`: one piece from an offset on, or the last lines."""
-    offset, gap = 0, SHORTEST_GAP_SECONDS
+    """Iterate over a job's output. `read` returns one piece from an offset on, or the last lines."""
+    offset, gap = 0, MIN_GAP_SECONDS
     while True:
         piece, tail = read(offset, tail), None
         grown, offset = piece.next_offset != offset, piece.next_offset
@@ -312,13 +311,13 @@ def log_pieces(read: Callable[[int, int | None], LogChunk], follow: bool, tail: 
             yield piece
         if piece.ended or not (grown or follow):
             return
-        gap = SHORTEST_GAP_SECONDS if grown else min(gap * 1.5, LONGEST_GAP_SECONDS)
+        gap = MIN_GAP_SECONDS if grown else min(gap * 1.5, MAX_GAP_SECONDS)
         if not grown:
             time.sleep(gap)
 
 
 def passed_environment(env: Any) -> dict[str, str]:
-    """Of this process's variables, those that a job with this `env` gets."""
+    """Return the variables of this process that a job with this `env` gets."""
     return _variables((*PASSED_ON, *_passed_through(env)))
 
 
@@ -327,14 +326,14 @@ def _variables(names: Iterable[str]) -> dict[str, str]:
 
 
 def _passed_through(env: Any) -> list[str]:
-    """Variables that a spec names without a value. What else is wrong with it, the scheduler says."""
+    """Return the variables that a spec names without a value. The scheduler reports other faults of the spec."""
     if isinstance(env, Mapping):
         return [str(name) for name, value in env.items() if value is None]
     return [each for each in env if isinstance(each, str) and "=" not in each] if isinstance(env, list) else []
 
 
 def user_name() -> str:
-    """Who runs this process. In a container the number may have no name."""
+    """Return the name of this process's user. In a container the user's number may have no name."""
     import getpass
 
     try:
@@ -345,16 +344,16 @@ def user_name() -> str:
 
 def _way(key: int | str, *more: str) -> str:
     if str(key) == "":
-        raise OptionError("is empty; a job is named by its id or name.", field="JOB", hint="rota jobs")
+        raise OptionError("is empty; give the job's id or name.", field="JOB", hint="rota jobs")
     return "/".join(["/jobs", quote(str(key), safe=""), *more])
 
 
 def _row(kind: type[Row], plain: Mapping[str, Any]) -> Row:
-    """A newer scheduler may say more than this client knows; that is left out."""
+    """Build a row. Fields that a newer scheduler sends and this client does not know are left out."""
     try:
         return kind(**{name: value for name, value in plain.items() if name in _NAMES[kind]})
     except (AttributeError, TypeError):
-        raise RotaError("The scheduler's answer lacks something.", hint="the same version of Rota on both sides") from None
+        raise RotaError("The scheduler's response lacks a field.", hint="the same version of Rota on both sides") from None
 
 
 def _job(plain: Mapping[str, Any]) -> JobRow:

@@ -1,5 +1,5 @@
-"""What can be said of a home from outside, without its scheduler: whose it is, whether its scheduler runs, and how many of its
-jobs do. Nothing is written there."""
+"""Inspect a home without its scheduler: its owner, whether its scheduler runs, and how many of its jobs run. Nothing is
+written."""
 
 import contextlib
 import fcntl
@@ -10,30 +10,30 @@ from pathlib import Path
 ADDRESS_FILE = "daemon.json"
 TOKEN_FILE = "token"
 LOCK_FILE = "daemon.lock"
-"""Held by the scheduler for as long as it lives."""
+"""Lock that the scheduler holds while it runs."""
 RUN = "run"
-"""The folder with a folder for each job, in which there is one for each of its attempts."""
+"""Folder that has a folder for each job, with a folder for each of its attempts."""
 SUPERVISOR_LOCK = "supervisor.lock"
-"""In the folder of an attempt: held by its supervisor for as long as that lives."""
+"""Lock in the folder of an attempt that its supervisor holds while it runs."""
 _PRIVATE = (ADDRESS_FILE, TOKEN_FILE, LOCK_FILE, "journal.sqlite", "journal.json")
 
 
 def home_folder(home: Path | str | None = None) -> Path:
-    """The folder with a scheduler's state: the one that was named, else $ROTA_HOME, else ~/.rota."""
+    """Return the folder of a scheduler's state: the named one, or $ROTA_HOME, or ~/.rota."""
     return Path(home or os.environ.get("ROTA_HOME") or "~/.rota").expanduser().absolute()
 
 
 def other_owner(folder: Path) -> str:
-    """`/srv/rota belongs to ana and is not readable for you`, if that is why a home cannot be used; empty: it is not.
+    """Return `/srv/rota belongs to ana and is not readable for you` if another user's home is not readable, else an empty text.
 
-    A home that cannot be read is not a broken one, so what is asked for stops here, and no check of its files follows."""
+    Such a home is not broken, so its files are not checked."""
     if os.geteuid() == 0:
         return ""
     for above in (*reversed(folder.parents), folder):
         try:
             facts = above.stat()
         except OSError:
-            return ""  # it is not there yet
+            return ""  # the home does not exist yet
         needed = os.R_OK | os.X_OK if above == folder else os.X_OK
         if facts.st_uid != os.geteuid() and not os.access(above, needed):
             there = "" if above == folder else f"{folder}: "
@@ -47,7 +47,7 @@ def other_owner(folder: Path) -> str:
 
 
 def user_of(number: int) -> str:
-    """The name of a user of this machine. In a container the number may have none."""
+    """Return the name of a user of this machine. In a container a user's number may have no name."""
     try:
         return pwd.getpwuid(number).pw_name
     except KeyError:
@@ -55,7 +55,7 @@ def user_of(number: int) -> str:
 
 
 def scheduler_runs(folder: Path) -> bool:
-    """Whether a scheduler holds the lock of this home."""
+    """Return whether a scheduler holds the lock of this home."""
     try:
         return is_held(folder / LOCK_FILE)
     except OSError:
@@ -63,7 +63,7 @@ def scheduler_runs(folder: Path) -> bool:
 
 
 def jobs_alive(folder: Path) -> int:
-    """How many jobs of this home have a supervisor on this machine, whether their scheduler runs or not."""
+    """Return how many jobs of this home have a supervisor on this machine, whether or not the scheduler runs."""
     found = set()
     for lock in (folder / RUN).glob(f"[0-9]*/[0-9]*/{SUPERVISOR_LOCK}"):
         with contextlib.suppress(OSError):
@@ -73,7 +73,7 @@ def jobs_alive(folder: Path) -> int:
 
 
 def not_running(folder: Path) -> str:
-    """That the scheduler of a home is not running, in words."""
+    """Return the sentence that the scheduler of a home is not running."""
     if not (folder / LOCK_FILE).exists():
         return f"No scheduler has been started in {folder}."
     jobs = jobs_alive(folder)
@@ -82,12 +82,13 @@ def not_running(folder: Path) -> str:
 
 
 def is_held(path: Path) -> bool:
-    """It is taken for an instant if it is free; a process that tries for it at the same time tries again."""
+    """Return whether a process holds this lock. A free lock is taken for an instant; a process that tries to take it at the same
+    time must retry."""
     while True:
         handle = os.open(path, os.O_RDONLY | os.O_CLOEXEC)
         try:
             fcntl.flock(handle, fcntl.LOCK_SH | fcntl.LOCK_NB)
-            if os.path.samestat(os.fstat(handle), path.stat()):  # else another has made the file again
+            if os.path.samestat(os.fstat(handle), path.stat()):  # else another process has replaced the file
                 return False
         except BlockingIOError:
             return True

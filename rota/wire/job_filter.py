@@ -1,33 +1,33 @@
-"""Which jobs a client wants to see."""
+"""Filter of the jobs that a client requests."""
 
 from typing import NamedTuple
 
 from rota.wire.rows import JobRow
 
 PAGE_JOBS = 1000
-MOST_JOBS = 10_000
-"""In one answer."""
-MOST_TOGETHER = 10_000
-"""Jobs in one request that submits or cancels several."""
+MAX_JOBS = 10_000
+"""Maximum number of jobs in one response."""
+MAX_TOGETHER = 10_000
+"""Maximum number of jobs in one request that submits or cancels several."""
 SUSPENDED = ("parked", "checkpointed")
 
 
 class JobFilter(NamedTuple):
-    """Jobs by number, a page at a time."""
+    """Filter and page of a list of jobs."""
 
     everything: bool = False
-    """Also those that have ended."""
+    """Whether ended jobs are included."""
     user: str = ""
-    """Whose; empty: everybody's."""
+    """User whose jobs are listed; empty for all users."""
     phase: str = ""
-    """In which phase; `suspended` is parked or checkpointed; empty: any."""
+    """Phase of the listed jobs; `suspended` for parked and checkpointed ones; empty for any phase."""
     since_s: float = 0.0
-    """Submitted at this Unix time or later."""
+    """Unix time at or after which listed jobs were submitted."""
     after: int = 0
-    """With higher numbers than this."""
+    """Number of the last job of the page before; listed jobs have higher numbers."""
     limit: int = PAGE_JOBS
     skip: int = 0
-    """Of a page for people, the jobs before it."""
+    """Number of jobs before a page in the order for people."""
 
     def in_phase(self, row: JobRow) -> bool:
         return self.is_phase(row.phase)

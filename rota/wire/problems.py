@@ -1,4 +1,4 @@
-"""Errors on their way from a scheduler to its clients: plain data on the wire, the same class again on the other side."""
+"""Encode a scheduler's errors as plain data, and decode them to the same classes in a client."""
 
 from collections.abc import Mapping
 from dataclasses import dataclass
@@ -7,24 +7,24 @@ from typing import Any
 from rota import errors
 from rota.errors import InputError, RotaError
 
-LARGEST_BODY_BYTES = 1_000_000
-"""What a request may carry. A spec is a few hundred bytes; this much is a mistake or an attack."""
+MAX_BODY_BYTES = 1_000_000
+"""Maximum size of a request, in bytes. A spec has a few hundred bytes; a larger request is a mistake or an attack."""
 
-LARGEST_SEVERAL_BYTES = 16_000_000
-"""What a request may carry that submits several jobs."""
+MAX_SEVERAL_BYTES = 16_000_000
+"""Maximum size of a request that submits several jobs, in bytes."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ProblemRow:
-    """An error as clients get it."""
+    """An error as clients receive it."""
 
     error: str
     hint: str
-    """What to try next; may be empty."""
+    """Proposed next step; may be empty."""
     kind: str
-    """The name of its class in `rota.errors`."""
+    """Name of the error's class in `rota.errors`."""
     field: str | None = None
-    """Of the request or the spec, the field at fault."""
+    """Field of the request or the spec that is wrong; None if the error is not about a field."""
     line: int | None = None
 
 
@@ -38,11 +38,11 @@ def encode_error(error: RotaError) -> dict[str, Any]:
     }
 
 
-def heard(plain: Mapping[str, Any]) -> RotaError:
-    """The error that was told. A class that this version does not know becomes its nearest relative, RotaError."""
+def decode_error(plain: Mapping[str, Any]) -> RotaError:
+    """Return the error of a response. A class that this version does not know becomes RotaError."""
     found = getattr(errors, str(plain.get("kind")), RotaError)
     kind: type[RotaError] = found if isinstance(found, type) and issubclass(found, RotaError) else RotaError
-    # The message is complete, so it must not be composed a second time; and NameUnknown composes its own from other arguments.
+    # The message is complete and must not be composed again. UnknownNameError would compose its own from other arguments.
     error = kind.__new__(kind)
     message, hint = str(plain.get("error", "")), str(plain.get("hint") or "")
     if isinstance(error, InputError):

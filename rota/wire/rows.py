@@ -1,4 +1,4 @@
-"""What a client gets to see: plain frozen rows, the same in Python, in JSON and on the wire. Times are ISO 8601 in UTC."""
+"""Rows that clients receive: plain frozen records, the same in Python and in JSON. Times are ISO 8601 in UTC."""
 
 from dataclasses import asdict, dataclass, field
 from typing import Any
@@ -6,40 +6,40 @@ from typing import Any
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class TrialRow:
-    """Something that was tried with a job: it shares its GPUs with another to see whether they get further so than in turns."""
+    """A trial of a job: it was colocated with a partner to measure whether both train faster than in turns."""
 
     number: int
-    """Counts all trials of a scheduler."""
+    """Number of the trial, counted over all trials of a scheduler."""
     tactic: str
     partner: int
-    """The other job."""
+    """Number of the other job."""
     partner_name: str
     joined: bool
-    """It came to the GPUs of its partner; false: its partner came to it."""
+    """Whether this job joined its partner; false if the partner joined this job."""
     kinds: list[str]
-    """What is remembered of the pair is remembered under these two names: profiles, or #ID for a job without one."""
+    """Two names under which the pair's result is remembered: profiles, or #ID for a job without a profile."""
     accelerator: str
     gpus: int
     began_at: str
     judged_from: str
-    """The pair is not judged before this."""
+    """Time before which the pair is not judged."""
     ended_at: str | None = None
     before: float
-    """Steps per second of this job alone."""
+    """Rate of this job with the GPUs to itself, in steps per second."""
     after: float | None = None
-    """And in company; None: not measured yet."""
+    """Rate of this job when colocated, in steps per second; None until measured."""
     partner_before: float
     partner_after: float | None = None
     gain: float | None = None
-    """How much more the two do together than in turns: 0.5 is half as much again. None: not measured yet."""
+    """Relative gain of the pair over taking turns, such as 0.5 for half as much again; None until measured."""
     verdict: str
-    """open, kept, undone, or broken off: it ended before it was measured."""
+    """Verdict: open, kept, undone, or broken off if the trial ended before it was measured."""
     times_seen: int = 0
-    """How often a pair of these kinds was judged on such GPUs."""
+    """Number of judged trials of such a pair on such GPUs."""
     mean_gain: float | None = None
-    """The mean gain of all these times."""
+    """Mean gain over these trials; None if there were none."""
     gain_spread: float | None = None
-    """Its standard deviation."""
+    """Standard deviation of the gain over these trials; None if unknown."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -50,62 +50,62 @@ class JobRow:
     name: str
     user: str
     phase: str
-    """queued, starting, running, suspending, parked, checkpointed, stopping, unreachable, finished, failed, cancelled."""
+    """Phase: queued, starting, running, resizing, suspending, parked, checkpointed, stopping, unreachable, finished, failed or
+    cancelled."""
     gpus: float
     accelerator: str | None
-    """The type it runs on; None: it holds no GPUs."""
+    """Accelerator type of the job's GPUs; None if it has no GPUs."""
     where: str | None
-    """Its GPUs, `n1:0-3`; None: it holds none."""
+    """Placement of the job, such as `n1:0-3`; None if it has no GPUs."""
     accepts: list[str] = field(default_factory=list)
-    """Types it would run on; empty: any."""
+    """Accepted accelerator types; empty if the job accepts any."""
     weight: float = 1.0
     tenant: str = ""
     steps_done: float | None = None
     steps_total: float | None = None
     steps_per_second: float | None = None
     utilisation: float | None = None
-    """How busy it kept its GPUs when it was last measured alone, from 0 to 1; None: not known."""
+    """GPU utilization when last measured with the GPUs to itself, from 0 to 1; None if unknown."""
     peak_gib: float | None = None
-    """The most memory that it was seen to have on a GPU; None: not known."""
+    """Peak memory on one GPU, in GiB; None if unknown."""
     eta_seconds: float | None = None
-    """What is left of it at the speed it has, or had when it last ran; a waiting job has to get GPUs first. None: not known."""
+    """Running time left at the job's present or last rate, in seconds, not counting time spent waiting; None if unknown."""
     reason: str | None = None
-    """Why it is not running, as a code; None: it runs, or has ended."""
+    """Code of the reason why the job is not running; None if it is running or has ended."""
     submitted_at: str
     started_at: str | None = None
-    """When it first ran."""
+    """Time of the job's first start; None if it never ran."""
     finished_at: str | None = None
     phase_since: str | None = None
-    """Since when it is in its phase; None: it has ended."""
+    """Start of the present phase; None if the job has ended."""
     suspensions: int = 0
     lost_steps: float = 0.0
-    """Work done and lost, because it was stopped before it could save."""
+    """Steps that were done and lost, because the job was stopped before it could save."""
     lost_seconds: float = 0.0
-    """The same as time: how long its attempts ran since they last saved."""
+    """Running time lost, from the last save of an attempt to its end, in seconds."""
     setbacks: int = 0
-    """Attempts in a row that failed in a way in which the next is likely to fail too; after five the job fails."""
+    """Consecutive failed attempts whose cause probably persists; after five the job fails."""
     retry_at: str | None = None
-    """When the next attempt may start, if it pauses after such a one."""
+    """Earliest time of the next attempt while the job pauses after a failed attempt; None otherwise."""
     problem: str = ""
-    """What its last attempt failed to do, or why its state can't be saved now; empty: nothing is wrong."""
+    """Failure of the last attempt, or why the state cannot be saved now; empty if there is no problem."""
     exit_code: int | None = None
-    """Of its last attempt; negative: the signal that ended it."""
+    """Exit code of the last attempt; negative if a signal of this number ended it; None before the first exit."""
     last_change: str = ""
-    """What happened to it last, in a sentence."""
+    """Sentence about the last thing that happened to the job."""
     command: str = ""
     metrics: dict[str, float] = field(default_factory=dict)
-    """The latest numbers that its script told, such as its loss."""
+    """Latest metrics that the script reported, such as its loss."""
     parking: str = ""
-    """How it is suspended and why so: `preload: ...`, `sleep: ...` or `exit: ...`, and what came of it."""
+    """Park method and the reason for it, `preload: ...`, `sleep: ...` or `exit: ...`, and the result of the last park."""
     steps_problem: str = ""
-    """Why not all steps count that the job reported; empty: all count."""
+    """Reason why some reported steps do not count; empty if all count."""
     spec: dict[str, Any] | None = None
-    """Everything that was asked for, where one job is asked about; of its variables the names, because values may be secrets."""
+    """Complete spec, if one job was requested; None in lists. Variables have only names, because values may be secrets."""
     trials: list[TrialRow] | None = None
-    """What was tried with it, the oldest first, where one job is asked about."""
+    """Trials of the job, the oldest first, if one job was requested; None in lists."""
     as_of: str | None = None
-    """The time of the journal's last entry, if the scheduler is not running and the row was read from disk; None: it is as of
-    now."""
+    """Time of the journal's last entry if the row was read from disk because the scheduler is not running; None otherwise."""
 
     @property
     def ended(self) -> bool:
@@ -122,12 +122,12 @@ HOLDING = ("starting", "running", "resizing", "suspending", "stopping")
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class PageRow:
-    """A page of jobs for people."""
+    """A page of jobs in the order for people."""
 
     jobs: list[JobRow]
-    """Jobs that hold GPUs first, then jobs that wait, by number; then jobs that have ended, the latest first."""
+    """Jobs with GPUs, then waiting jobs, both by number; then ended jobs, the latest first."""
     total: int
-    """Jobs on all pages."""
+    """Number of jobs on all pages."""
 
     def to_dict(self) -> dict[str, Any]:
         return asdict(self)
@@ -135,7 +135,7 @@ class PageRow:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class TakenRow:
-    """A job of several that were submitted together."""
+    """One of several jobs that were submitted together."""
 
     id: int
     name: str
@@ -146,12 +146,12 @@ class TakenRow:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class CancelRow:
-    """A job that was to be cancelled."""
+    """A job for which cancellation was requested."""
 
     was: str
-    """Its phase before."""
+    """Phase before the request."""
     job: JobRow
-    """As it is now."""
+    """Row of the job after the request."""
 
     def to_dict(self) -> dict[str, Any]:
         return asdict(self)
@@ -159,7 +159,7 @@ class CancelRow:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ReasonRow:
-    """One reason that holds."""
+    """One reason why a job is not running."""
 
     code: str
     sentence: str
@@ -172,15 +172,15 @@ class WhyRow:
 
     job: JobRow
     reasons: list[ReasonRow]
-    """All that hold, gravest first; empty: it runs, or has ended."""
+    """Reasons that hold, the most serious first; empty if the job is running or has ended."""
     ahead: list[JobRow] = field(default_factory=list)
-    """Jobs the policy put before it."""
+    """Jobs that the policy ranked before this one."""
     forecast: dict[str, Any] | None = None
-    """When it will run; None: not forecast in this version."""
+    """Forecast of the job's start; None, since this version makes no forecast."""
     last_change: str | None = None
-    """What happened to it last, in a sentence."""
+    """Sentence about the last thing that happened to the job."""
     policy: str = ""
-    """Whose answer is in force; empty: no policy has answered yet."""
+    """Policy whose answer is in force; empty if no policy has answered yet."""
 
     def to_dict(self) -> dict[str, Any]:
         return asdict(self)
@@ -197,21 +197,21 @@ class StatusRow:
     gpus: int
     gpus_busy: int
     pretend: bool
-    """The GPUs are made up."""
+    """Whether the GPUs are pretend GPUs."""
     jobs: dict[str, int]
-    """Phase -> unfinished jobs."""
+    """Phase -> number of unfinished jobs."""
     decisions: int
     now: str
     daemon_pid: int
     worker_pid: int | None
     policy_problem: str = ""
-    """What was wrong with the policy's last answer; empty: nothing."""
+    """Fault of the policy's last answer; empty if there is none."""
     slow_gpus: list[str] = field(default_factory=list)
-    """GPUs that other programs use, and those that prove to be slower than others, in words."""
+    """Sentences about GPUs that other programs use and GPUs that are slower than others."""
     disk_problem: str = ""
-    """That the scheduler's disk is full, in words; empty: it has room."""
+    """Sentence that the scheduler's disk is full; empty if it has room."""
     lease_left_seconds: float | None = None
-    """How long all jobs that run now may keep running without the scheduler; None: none runs."""
+    """How long all running jobs may keep running without the scheduler, in seconds; None if no job is running."""
 
     def to_dict(self) -> dict[str, Any]:
         return asdict(self)
@@ -219,14 +219,14 @@ class StatusRow:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ReadyRow:
-    """Whether a scheduler can take and run jobs. It holds nothing that is secret: it is told without the token."""
+    """Whether a scheduler can accept and run jobs. It is returned without the token, so it contains nothing secret."""
 
     ready: bool
     problems: dict[str, str] = field(default_factory=dict)
-    """What is not well (scheduler, journal, lead or nodes) -> why. Empty: all is."""
+    """Faulty component (scheduler, journal, lead or nodes) -> fault; empty if all is well."""
     nodes_up: int = 0
     nodes: int = 0
-    """Nodes that have not left, up or not."""
+    """Number of nodes in the cluster, whether or not they are up."""
 
     def to_dict(self) -> dict[str, Any]:
         return asdict(self)
@@ -234,26 +234,26 @@ class ReadyRow:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class GpuRow:
-    """One GPU. What was read of it is None where it is not known, as of made-up GPUs."""
+    """One GPU. Readings are None where they are unknown, as for pretend GPUs."""
 
     place: int
-    """Its number on its node."""
+    """Number of the GPU on its node."""
     name: str
-    """Of a real GPU its UUID."""
+    """Name of the GPU; the UUID of a real GPU."""
     jobs: list[int]
-    """Who holds it, or a part of it."""
+    """Numbers of the jobs that have this GPU or a fraction of it."""
     parked: list[int]
-    """Jobs that sleep on it."""
+    """Numbers of the jobs that are parked on this GPU."""
     cordoned: bool
-    """It is out of service, because it is too slow."""
+    """Whether the GPU is out of service because it is too slow."""
     taken_by: str = ""
-    """Who uses it that is no job of this scheduler, in words; no other job is put there until it is free. Empty: none does."""
+    """User of the GPU that is not a job of this scheduler; empty if there is none. No job is placed there until it is free."""
     slowdown: float | None
-    """How many times as long as others it takes; None: that is not learned."""
+    """Slowdown factor against other GPUs; None if slowdowns are not learned."""
     memory_gib: float | None = None
     used_gib: float | None = None
     utilisation: float | None = None
-    """From 0 to 1."""
+    """Utilization of the GPU, from 0 to 1; None if unknown."""
     clock_mhz: int | None = None
     max_clock_mhz: int | None = None
     temperature_c: int | None = None
@@ -270,13 +270,13 @@ class NodeRow:
     accelerator: str
     up: bool
     draining: bool
-    """Jobs are to leave it."""
+    """Whether the node is drained: jobs leave it and none starts."""
     pretend: bool
-    """Its GPUs are made up."""
+    """Whether the node's GPUs are pretend GPUs."""
     host_gib: float | None
-    """Host memory for parked jobs; None: its GPUs are made up, and parked jobs take none."""
+    """Host memory for parked jobs, in GiB; None for pretend GPUs, whose parked jobs take none."""
     host_used_gib: float | None
-    """What is set aside of it: for jobs that are parked, and for those that were and keep it until they end."""
+    """Reserved host memory, in GiB: for parked jobs, and for jobs that were parked and keep it until they end."""
     gpus: list[GpuRow]
 
     def to_dict(self) -> dict[str, Any]:
@@ -289,9 +289,9 @@ class LogChunk:
 
     text: str
     next_offset: int
-    """Where the next piece begins, in bytes."""
+    """Offset of the next piece, in bytes."""
     ended: bool
-    """The job has ended and this is the last piece."""
+    """Whether the job has ended and this is the last piece."""
 
     def to_dict(self) -> dict[str, Any]:
         return asdict(self)

@@ -1,6 +1,6 @@
-"""The job spec: what a user asks for, as they write it. Only `run` is required.
+"""The job spec: what a user requests. Only `run` is required.
 
-The fields here are the schema: the reference page and the JSON schema are made from them.
+The reference page and the JSON schema are generated from the fields here.
 """
 
 import re
@@ -31,17 +31,17 @@ _ENV_NAME = re.compile(r"[A-Za-z_][A-Za-z0-9_]*", re.ASCII)
 _TENANT = re.compile(r"[\w.-]+(/[\w.-]+)*")
 
 PROGRESS_BY_SESSION = "session"
-"""In place of a pattern: the script tells its steps itself, by `rota.train`."""
+"""Value of `progress` for a script that reports its steps itself, through `rota.train`."""
 
 MAX_STEPS = 10**15
 MAX_BATCH_SIZE = 10**9
 MAX_SECONDS = 1e8
-"""Three years."""
+"""Maximum length of time in a spec, in seconds: three years."""
 MIN_WEIGHT, MAX_WEIGHT = 1e-6, 1e6
 MAX_TEXT = 4096
 MAX_TYPES = 64
 _DEADLINES_S = 0.0, 253370764800.0
-"""The years 1970 to 9998."""
+"""Range of deadlines as Unix times: the years 1970 to 9998."""
 
 
 SET_BY_ROTA = (
@@ -50,7 +50,7 @@ SET_BY_ROTA = (
     *("ROTA_JOB_ID", "ROTA_JOB_KEY", "ROTA_JOB_NAME", "ROTA_LIFE", "ROTA_NODE", "ROTA_NODE_GPUS", "ROTA_PARK"),
     *("ROTA_PARK_LIBRARY", "ROTA_RESTARTS", "ROTA_RUN_DIR", "WORLD_SIZE"),
 )
-"""Variables that say what a job was given. A spec that sets one would have no effect, and is refused."""
+"""Variables that Rota sets for a job. A spec that sets one is refused, since its value would have no effect."""
 
 EXAMPLES: Mapping[str, str] = {
     "run": "run: python train.py",
@@ -72,38 +72,38 @@ EXAMPLES: Mapping[str, str] = {
     "workdir": "workdir: /srv/train",
     "env": "env: {EPOCHS: 90, HF_TOKEN: }",
 }
-"""A line that is right, for each field."""
+"""Field -> a correct line of a spec."""
 
 
 def _duration(value: Any) -> Any:
     if isinstance(value, str):
         seconds = duration_seconds(value)
         if seconds is None:
-            raise ValueError("is not a length of time; write it like 90s, 15m, 2h or 30d")
+            raise ValueError("is not a length of time. Write it like 90s, 15m, 2h or 30d")
         return seconds
     return value
 
 
 def _not_a_truth(value: Any) -> Any:
-    """`yes` and `true` are neither numbers nor words."""
+    """Refuse `yes` and `true` where a number or a text is needed."""
     if isinstance(value, bool):
-        raise ValueError("is true or false, which means nothing here")
+        raise ValueError("must not be true or false")
     return value
 
 
 def _date(value: Any) -> Any:
     if isinstance(value, int | float):
-        raise ValueError("is a number; write a date and a time, like 2026-12-01T09:00")
+        raise ValueError("is a number. Write a date and a time, like 2026-12-01T09:00")
     return value
 
 
 def _one_or_many(value: Any) -> Any:
-    """One value is a list of one."""
+    """Turn one value into a list of one."""
     return value if isinstance(value, list | tuple) else [value]
 
 
 def _variables(value: Any) -> Any:
-    """`[NAME=VALUE, NAME]` is the same as `{NAME: VALUE, NAME: null}`."""
+    """Turn `[NAME=VALUE, NAME]` into `{NAME: VALUE, NAME: null}`."""
     if not isinstance(value, list):
         return value
     pairs = [each.partition("=") if isinstance(each, str) else (str(each), "", "") for each in value]
@@ -111,12 +111,12 @@ def _variables(value: Any) -> Any:
 
 
 def _memory(value: Any) -> Any:
-    """`12 GiB`, `512 MiB` or a number of GiB."""
+    """Convert `12 GiB`, `512 MiB` or a number of GiB to GiB."""
     if not isinstance(value, str):
         return value
     found = re.fullmatch(r"\s*([0-9.]+)\s*(GiB|G|MiB|M)?\s*", value)
     if found is None:
-        raise ValueError("is no amount of memory; write 12 GiB")
+        raise ValueError("is not a memory size. Write it like 12 GiB")
     return float(found[1]) / (1024 if (found[2] or "G").startswith("M") else 1)
 
 
@@ -132,9 +132,9 @@ BatchSize = Annotated[int, Field(ge=1, le=MAX_BATCH_SIZE)]
 
 
 def _no_null(value: str | None) -> str | None:
-    """Paths and names go to the system, which has no such character in them."""
+    """Refuse null characters, which the operating system does not allow in paths and names."""
     if value is not None and "\0" in value:
-        raise ValueError("holds a null character")
+        raise ValueError("contains a null character")
     return value
 
 
@@ -148,8 +148,8 @@ class _Strict(BaseModel):
 class Range(_Strict):
     """A job that may be resized."""
 
-    min: int = Field(ge=1, le=1_000_000, description="Fewest GPUs it runs on.")
-    max: int = Field(ge=1, le=1_000_000, description="Most GPUs it can use.")
+    min: int = Field(ge=1, le=1_000_000, description="Minimum number of GPUs.")
+    max: int = Field(ge=1, le=1_000_000, description="Maximum number of GPUs.")
 
     @model_validator(mode="after")
     def _ordered(self) -> "Range":
@@ -159,7 +159,7 @@ class Range(_Strict):
 
     @property
     def counts(self) -> tuple[int, ...]:
-        """GPU counts between them: each up to 8, then four in each doubling, and the most."""
+        """GPU counts from `min` to `max`: each count up to 8, then four in each doubling, and `max`."""
         found, count = [], self.min
         while count < self.max:
             found.append(count)
@@ -168,23 +168,23 @@ class Range(_Strict):
 
 
 class Checkpoint(_Strict):
-    """How it saves its state."""
+    """How the job saves its state."""
 
     dir: Text | None = Field(
         None,
-        description="Where its checkpoints go: a folder below the working directory, or a URL, such as s3://BUCKET/FOLDER.",
+        description="Folder for checkpoints below the working directory, or a URL such as s3://BUCKET/FOLDER.",
     )
-    grace: Seconds = Field(60.0, description="Time between SIGTERM and SIGKILL.")
+    grace: Seconds = Field(60.0, description="Time from SIGTERM to SIGKILL, in seconds or like 5m.")
     saves: bool | None = Field(
         None,
-        description="Whether it saves its state on SIGTERM and goes on from there. If not, it is never suspended: it is parked, "
-        "where that can be, or keeps its GPUs until it ends. If left out, `dir` and `grace` say that it does; without them it is "
-        "found out while it runs.",
+        description="Whether the job saves its state on SIGTERM and resumes from it. A job that does not is parked where "
+        "possible, and otherwise keeps its GPUs until it ends. If left out, `dir` or `grace` mean true; without them "
+        "Rota finds out while the job runs.",
     )
 
     @property
     def known_to_save(self) -> bool | None:
-        """What the spec says about saving; None: nothing."""
+        """Return whether the spec states that the job saves its state; None if it states nothing."""
         return True if self.saves is None and self.model_fields_set & {"dir", "grace"} else self.saves
 
     @field_validator("dir")
@@ -199,8 +199,8 @@ class Batch(_Strict):
     """An elastic batch size."""
 
     size: BatchSize = Field(description="Examples per step.")
-    min: BatchSize | None = Field(None, description="Smallest it may be given.")
-    max: BatchSize | None = Field(None, description="Largest it may be given.")
+    min: BatchSize | None = Field(None, description="Minimum batch size.")
+    max: BatchSize | None = Field(None, description="Maximum batch size.")
 
     @model_validator(mode="after")
     def _ordered(self) -> "Batch":
@@ -210,7 +210,7 @@ class Batch(_Strict):
 
     @property
     def sizes(self) -> tuple[int, ...]:
-        """Batch sizes between them: the size doubled and halved, as often as it can be."""
+        """Batch sizes from `min` to `max`: `size` doubled and halved as often as possible."""
         found, least, most = [self.size], self.min or self.size, self.max or self.size
         while found[0] % 2 == 0 and found[0] // 2 >= least:
             found.insert(0, found[0] // 2)
@@ -226,54 +226,56 @@ _Vector = Annotated[list[str], WithJsonSchema({"type": "array", "items": {"type"
 class Spec(_Strict):
     """A training job."""
 
-    run: _Command | _Vector = Field(
-        description="The command: a text goes to `bash -c` as one argument, a list is an argument vector."
-    )
-    name: str | None = Field(None, min_length=1, max_length=200, description="A name for people.")
+    run: _Command | _Vector = Field(description="Command: a text runs through `bash -c`, a list is an argument vector.")
+    name: str | None = Field(None, min_length=1, max_length=200, description="Job name, shown in tables.")
     gpus: int | float | Range = Field(
-        1, description="How many GPUs, or a part of one: 0.5. {min, max} means that it may be resized."
+        1, description="Number of GPUs, or a fraction of one such as 0.5. {min, max} makes the job elastic."
     )
     accelerators: Annotated[list[str], BeforeValidator(_one_or_many)] = Field(
         default_factory=list,
         max_length=MAX_TYPES,
-        description="Types it accepts; any, if left out. The policy knows how fast each is.",
+        description="Accepted accelerator types. Default: any. The policy knows how fast each is.",
     )
     steps: int | None = Field(
-        None, ge=1, le=MAX_STEPS, description="Optimiser steps until it is done. With them, Rota shows progress."
+        None, ge=1, le=MAX_STEPS, description="Optimiser steps of the whole job. With them, Rota shows progress."
     )
     progress: str | None = Field(
         None,
         max_length=MAX_TEXT,
-        description="A regular expression that finds the step in its output, with a second group for the total; or `session`, if "
-        "the script tells its steps by `rota.train`.",
+        description="Regular expression that finds the step in the output, with an optional second group for the total; or "
+        "`session` if the script reports its steps through `rota.train`.",
     )
-    checkpoint: Checkpoint = Field(default_factory=lambda: Checkpoint.model_validate({}), description="How it saves its state.")
+    checkpoint: Checkpoint = Field(
+        default_factory=lambda: Checkpoint.model_validate({}), description="How the job saves its state."
+    )
     park: bool = Field(
-        True, description="Whether it may sleep on its host instead of leaving when another job gets its GPUs, where that can be."
+        True, description="Whether the job may be parked in host memory, where possible, when another job gets its GPUs."
     )
     preemptible: bool | None = Field(
         None,
-        description="true: another job may have its GPUs though it is not known to save its state; it starts from scratch then. "
-        "false: it keeps its GPUs until it ends.",
+        description="true: another job may get the GPUs even if this job is not known to save its state, and then loses its "
+        "work. false: the job keeps its GPUs until it ends.",
     )
     gpu_memory: Gib | None = Field(
         None,
-        description="The most memory it takes on each GPU: 12 GiB. Jobs share one only if all fits; under MPS it gets no more.",
+        description="Maximum memory on each GPU, such as 12 GiB. Jobs share a GPU only if all fit; MPS enforces the limit.",
     )
-    profile: Text | None = Field(None, description="The profile that says how fast it is; learned while it runs, if left out.")
+    profile: Text | None = Field(
+        None, description="Profile with the job's rates. If left out, Rota learns them while the job runs."
+    )
     weight: float = Field(
-        1.0, ge=MIN_WEIGHT, le=MAX_WEIGHT, allow_inf_nan=False, description="Its weight under fair policies, within its tenant."
+        1.0, ge=MIN_WEIGHT, le=MAX_WEIGHT, allow_inf_nan=False, description="Weight under fair policies, within the tenant."
     )
-    tenant: str | None = Field(None, max_length=MAX_TEXT, description="The tenant it belongs to, as a path: vision/pretraining.")
+    tenant: str | None = Field(None, max_length=MAX_TEXT, description="Tenant of the job, as a path such as vision/pretraining.")
     deadline: Annotated[datetime | None, BeforeValidator(_date)] = Field(
-        None, description="When it should be done, for policies that use deadlines."
+        None, description="Date and time by which the job should finish, for policies that use deadlines."
     )
-    batch: Batch | None = Field(None, description="An elastic batch size.")
-    retries: int = Field(0, ge=0, le=1000, description="How often it may fail and start again; suspensions do not count.")
-    workdir: Text | None = Field(None, description="The folder it runs in; where it was submitted, if left out.")
+    batch: Batch | None = Field(None, description="Elastic batch size.")
+    retries: int = Field(0, ge=0, le=1000, description="Number of restarts after failures; suspensions do not count.")
+    workdir: Text | None = Field(None, description="Working directory. Default: the folder from which the job was submitted.")
     env: Annotated[Mapping[str, str | int | float | None], BeforeValidator(_variables)] = Field(
         default_factory=dict,
-        description="Environment variables. One without a value is passed on from where the job is submitted.",
+        description="Environment variables. A variable without a value is passed on from the submitting process.",
     )
 
     @field_validator("gpus", "steps", "weight", "retries", "name", "profile", mode="before")
@@ -292,18 +294,18 @@ class Spec(_Strict):
     @classmethod
     def _runs(cls, value: str | list[str]) -> str | list[str]:
         if not value or (isinstance(value, str) and not value.strip()) or (isinstance(value, list) and not value[0]):
-            raise ValueError("is empty; write the command that trains")
+            raise ValueError("is empty. Write the command that trains")
         if any("\0" in part for part in ([value] if isinstance(value, str) else value)):
-            raise ValueError("holds a null character")
+            raise ValueError("contains a null character")
         return value
 
     @field_validator("name")
     @classmethod
     def _printable(cls, value: str | None) -> str | None:
         if value is not None and not value.isprintable():
-            raise ValueError("holds a control character")
+            raise ValueError("contains a control character")
         if value is not None and value.isdecimal():
-            raise ValueError("is a number, and would be taken for the number of a job")
+            raise ValueError("is a number, which Rota would read as a job's id")
         return value
 
     @field_validator("gpus")
@@ -314,7 +316,7 @@ class Spec(_Strict):
         if 0 < value < 1 and abs(value * MILLI - milligpus_of(value)) < 1e-6:
             return value
         if not 1 <= value <= 1_000_000 or value != int(value):
-            raise ValueError("must be a whole number from 1 to 1,000,000, or thousandths of one GPU such as 0.5")
+            raise ValueError("must be a whole number from 1 to 1,000,000, or a fraction of one GPU such as 0.5")
         return int(value)
 
     @field_validator("accelerators")
@@ -322,7 +324,7 @@ class Spec(_Strict):
     def _types(cls, value: list[str]) -> list[str]:
         for each in value:
             if not ACCELERATOR.fullmatch(each):
-                raise ValueError(f"{each!r} is no accelerator type")
+                raise ValueError(f"{each!r} is not an accelerator type")
         return [canonical(each) for each in value]
 
     @field_validator("deadline")
@@ -332,7 +334,7 @@ class Spec(_Strict):
             return value
         try:
             at_s = value.timestamp()
-        except (OverflowError, ValueError, OSError):  # in this time zone it is before the year 1, or after 9999
+        except (OverflowError, ValueError, OSError):  # in this time zone the year is below 1 or above 9999
             at_s = -1.0
         if not _DEADLINES_S[0] <= at_s <= _DEADLINES_S[1]:
             raise ValueError("is not between the years 1970 and 9998")
@@ -346,7 +348,7 @@ class Spec(_Strict):
         try:
             groups = re.compile(value).groups
         except (re.error, RecursionError, OverflowError) as problem:
-            raise ValueError(f"is no regular expression: {problem}") from None
+            raise ValueError(f"is not a regular expression: {problem}") from None
         if groups not in (1, 2):
             raise ValueError(f"has {groups} groups; one finds the step, a second one the total")
         return value
@@ -355,7 +357,7 @@ class Spec(_Strict):
     @classmethod
     def _path(cls, value: str | None) -> str | None:
         if value is not None and not _TENANT.fullmatch(value):
-            raise ValueError("is no path of names such as vision/pretraining")
+            raise ValueError("is not a tenant path. Write it like vision/pretraining")
         return value
 
     @field_validator("env")
@@ -370,7 +372,7 @@ class Spec(_Strict):
 
 
 def read_spec(path: Path | str) -> Spec:
-    """Read a YAML file. Whatever is wrong with it is one error that names line, field and value."""
+    """Read a spec from a YAML file. Raise SpecError, which names line, field and value, if it is wrong."""
     return spec_from(read_tree(path, SpecError))
 
 
@@ -383,13 +385,14 @@ def spec_from(root: TreeEntry) -> Spec:
 
 
 def schema() -> dict[str, Any]:
-    """The JSON schema of a spec."""
+    """Return the JSON schema of a spec."""
     return Spec.model_json_schema()
 
 
 def _located(root: TreeEntry, problem: ValidationError) -> SpecError:
-    """The first fault, where it stands in the file."""
-    # A misspelt name first: it often explains the rest. Of several readings of one value, the one that got furthest.
+    """Return the first fault, with its place in the file."""
+    # A misspelt name comes first, since it often explains the rest. Of several readings of a value, we show the one that got
+    # furthest.
     fault = min(
         problem.errors(include_url=False),
         key=lambda each: (
@@ -426,6 +429,6 @@ def _located(root: TreeEntry, problem: ValidationError) -> SpecError:
 
 
 def _fields(way: tuple[Any, ...]) -> list[str]:
-    """The names that may stand there."""
+    """Return the field names that are allowed at this place."""
     inner: dict[str, type[BaseModel]] = {"checkpoint": Checkpoint, "batch": Batch, "gpus": Range}
     return list((inner.get(str(way[0]), Spec) if way else Spec).model_fields)

@@ -1,4 +1,4 @@
-"""What comes with a new job, and with several that are submitted together."""
+"""A submission: a spec with its user, working directory and environment."""
 
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
@@ -10,19 +10,19 @@ from rota.wire.spec import Spec
 
 @dataclass(frozen=True, slots=True)
 class Submission:
-    """What comes with a new job."""
+    """A spec, and what comes with it."""
 
     spec: Spec
     user: str
     workdir: str
     env: Mapping[str, str]
     idempotency_key: str = ""
-    """Of the client's choice; empty: none."""
+    """Key chosen by the client; empty if there is none."""
 
 
 @contextmanager
 def naming(index: int) -> Iterator[None]:
-    """Errors about this job of several say which one it is, counted from 0."""
+    """Add the index of a job, counted from 0, to errors about one of several jobs."""
     try:
         yield
     except InputError as error:

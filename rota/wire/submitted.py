@@ -1,4 +1,4 @@
-"""What was submitted, as one typed record: made from a request, kept in the journal's file, read by whatever launches the job."""
+"""The record of a submitted job: made from a request, kept in the journal's file, and read to launch the job."""
 
 from collections.abc import Mapping
 from dataclasses import MISSING, dataclass, fields
@@ -9,49 +9,49 @@ from rota.errors import JournalError
 
 @dataclass(frozen=True, kw_only=True)
 class SubmittedJob:
-    """Everything that launching and showing a job takes. Its plain form is JSON, and homes hold it: a field is never renamed."""
+    """Everything that launching and showing a job needs. Homes store its JSON form, so a field is never renamed."""
 
     name: str
-    """Empty until the job has its number, if it was submitted without a name."""
+    """Name of the job; empty until the job has its number if it was submitted without a name."""
     user: str
     argv: tuple[str, ...]
     command: str
-    """The command as people see it, cut short if it is long."""
+    """Command as tables show it, truncated if it is long."""
     workdir: str
     env: Mapping[str, str]
-    """The job's own variables. A driver adds those it sets."""
+    """Variables of the job's spec. The driver adds its own."""
     gpus: float
-    """What it asks for; of a job that may be resized, the most."""
+    """Number of requested GPUs; the maximum for an elastic job."""
     gpu_counts: tuple[int, ...] = ()
-    """All GPU counts it accepts; empty: only that."""
+    """Accepted GPU counts; empty if only `gpus` is accepted."""
     batch_size: int = 0
-    """Examples per step that it asks for; 0: it did not say."""
+    """Requested batch size, in examples per step; 0 if the spec states none."""
     batch_sizes: tuple[int, ...] = ()
-    """All batch sizes it accepts; empty: only that."""
+    """Accepted batch sizes; empty if only `batch_size` is accepted."""
     accelerators: tuple[str, ...]
-    """Types it accepts; empty: any."""
+    """Accepted accelerator types; empty if any is accepted."""
     steps: int | None
     profile: str
     progress: str | None
-    """A pattern on its output that finds the step."""
+    """Pattern that finds the step in the output; None if the spec has none."""
     weight: float
     tenant: str
     deadline_at: float | None = None
-    """Unix time."""
+    """Deadline as a Unix time; None if there is none."""
     retries: int
     grace_seconds: float
-    """Between SIGTERM and SIGKILL."""
+    """Time from SIGTERM to SIGKILL, in seconds."""
     checkpoint_dir: str
     saves: bool | None = True
-    """It saves its state when it is told to stop; None: its spec does not say."""
+    """Whether the job saves its state on SIGTERM; None if its spec states nothing."""
     preemptible: bool | None = None
-    """Whether another job may have its GPUs; None: if it is known to save its state."""
+    """Whether another job may get the GPUs; None if that depends on whether the job is known to save its state."""
     park: bool = True
-    """It may be parked, where that can be."""
+    """Whether the job may be parked where possible."""
     gpu_gib: float = 0.0
-    """The most memory it takes on each of its GPUs; 0: it did not say."""
+    """Maximum memory on each GPU, in GiB; 0 if the spec states none."""
     idempotency_key: str = ""
-    """The client's key: a submission with the same key is the same job. Empty: there is none."""
+    """Submission key of the client; empty if there is none. Submissions with the same key are the same job."""
 
     def to_plain(self) -> dict[str, Any]:
         plain = {field.name: getattr(self, field.name) for field in fields(self)}
@@ -61,7 +61,7 @@ class SubmittedJob:
 
     @classmethod
     def from_plain(cls, plain: Mapping[str, Any]) -> "SubmittedJob":
-        """Of the fields that this version knows; a field that is missing and has no default is an error."""
+        """Build from the fields that this version knows. Raise RotaError if a field without a default is missing."""
         known: dict[str, Any] = {field.name: plain[field.name] for field in fields(cls) if field.name in plain}
         try:
             return cls(**known | {name: tuple(value) for name, value in known.items() if isinstance(value, list)})

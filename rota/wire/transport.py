@@ -1,6 +1,6 @@
-"""HTTP to a scheduler: one question, one connection, one answer as plain data; whatever goes wrong is a RotaError.
+"""HTTP requests to a scheduler: one connection each, with plain data as the response. Every failure raises a RotaError.
 
-Only the standard library is used, so that a command that asks one question starts at once.
+Only the standard library is used, so that a command that sends one request starts fast.
 """
 
 import http.client
@@ -16,21 +16,21 @@ from typing import Any
 from urllib.parse import urlencode, urlsplit
 
 from rota.errors import OptionError, RotaError, UnreachableError
-from rota.wire.problems import LARGEST_BODY_BYTES, heard
+from rota.wire.problems import MAX_BODY_BYTES, decode_error
 
 ANSWER_SECONDS = 30.0
 
 
 LOST_TRIES, LOST_PAUSE_SECONDS = 3, 0.1
-"""How often a question is asked whose connection is lost. A scheduler closes connections when strangers open too many."""
+"""Number of tries of a request whose connection is lost. A scheduler closes connections when strangers open too many."""
 
 
 class UnansweredError(UnreachableError):
-    """A request was sent, and no answer came: the scheduler may have done what was asked."""
+    """A request was sent and not answered, so the scheduler may have carried it out."""
 
 
 class HttpTransport:
-    """Holds no connection, so threads may share it and nothing needs to be closed."""
+    """Requests to one scheduler. No connection is kept, so threads may share it and nothing needs closing."""
 
     def __init__(self, url: str, token: str, *, home: str, answer_seconds: float) -> None:
         self.url, self.home, self.answer_seconds = url, home, answer_seconds
@@ -44,9 +44,9 @@ class HttpTransport:
         query: Mapping[str, Any] | None = None,
         body: Any = None,
         more_seconds: float = 0.0,
-        most_bytes: int = LARGEST_BODY_BYTES,
+        most_bytes: int = MAX_BODY_BYTES,
     ) -> Any:
-        """`more_seconds`: how much longer than usual the answer may take; `most_bytes`: the largest body that is sent. A
+        """Send a request and return its response. `more_seconds` is added to the time limit; `most_bytes` is the largest body. A
         request that changes something is sent once."""
         data = _packed(body, most_bytes) if method == "POST" else None
         target = f"/api/v1{path}" + (f"?{urlencode(query)}" if query else "")
@@ -69,7 +69,7 @@ class HttpTransport:
     def _exchange(
         self, method: str, target: str, data: bytes | None, headers: Mapping[str, str], seconds: float
     ) -> tuple[int, bytes, str | None]:
-        """Status, body and version of the answer."""
+        """Return the status, the body and the version of the response."""
         connection = self._connection(seconds)
         reached = False
         try:
@@ -87,7 +87,7 @@ class HttpTransport:
         try:
             plain = json.loads(text)
         except ValueError:
-            raise RotaError(f"The scheduler's answer ({status}) cannot be read.", hint="its own output") from None
+            raise RotaError(f"The scheduler's response ({status}) cannot be read.", hint="its own output") from None
         if status < 300:
             return plain
         if status == 401:
@@ -96,7 +96,7 @@ class HttpTransport:
                 f"{whose} does not fit this scheduler ({self.url}).",
                 hint="--home with the home that rota up was started with · rota doctor",
             )
-        raise heard(plain if isinstance(plain, dict) else {})
+        raise decode_error(plain if isinstance(plain, dict) else {})
 
     def _connection(self, seconds: float) -> http.client.HTTPConnection:
         if self.url.startswith("unix:"):
@@ -122,14 +122,15 @@ class HttpTransport:
             why = (getattr(problem, "strerror", None) or str(problem)).lower()
         if reached and changes:
             return UnansweredError(
-                f"The scheduler at {self.url} did not answer ({why}); it may have done what was asked.", hint="rota jobs --all"
+                f"The scheduler at {self.url} did not answer ({why}); it may have carried out the request.",
+                hint="rota jobs --all",
             )
         kind = UnansweredError if reached else UnreachableError
         return kind(f"Cannot reach the scheduler at {self.url} ({why}).", hint="rota up · rota doctor")
 
 
 class _Unix(http.client.HTTPConnection):
-    """HTTP through a socket that is a file."""
+    """HTTP through a unix socket."""
 
     def __init__(self, path: str, seconds: float) -> None:
         super().__init__("localhost", timeout=seconds)
@@ -140,12 +141,12 @@ class _Unix(http.client.HTTPConnection):
         self.sock.settimeout(self.timeout)
         path = Path(self._path)
         folder = os.open(path.parent, getattr(os, "O_PATH", os.O_RDONLY) | os.O_DIRECTORY | os.O_CLOEXEC)
-        try:  # through the open folder: an address holds 107 bytes, and a path may be longer
+        try:  # through the open folder, since an address holds 107 bytes and a path may be longer
             self.sock.connect(f"/proc/self/fd/{folder}/{path.name}")
         finally:
             os.close(folder)
         _, uid, _ = struct.unpack("3i", self.sock.getsockopt(socket.SOL_SOCKET, socket.SO_PEERCRED, struct.calcsize("3i")))
-        if uid not in (os.geteuid(), 0) and os.geteuid() != 0:  # the token is not for a process of another user
+        if uid not in (os.geteuid(), 0) and os.geteuid() != 0:  # a process of another user must not get the token
             raise ConnectionRefusedError
 
 
@@ -164,7 +165,7 @@ def _packed(body: Any, most_bytes: int) -> bytes:
 
 
 def _plain(value: object) -> str:
-    """Times and paths travel as text."""
+    """Convert times and paths to text."""
     if isinstance(value, date):
         return value.isoformat()
     if isinstance(value, os.PathLike):

@@ -34,7 +34,7 @@ def test_up_in_the_background_and_down(tmp_path: Path) -> None:
         stopped = run("down", home=home)
         said = re.fullmatch(
             r"Stopped the scheduler, process \d+; 1 job keeps running without it for (1d|23h\d*m?)\. "
-            r"A job that has not ended by then is told to save and stop, and starts again after the next rota up\.\n",
+            r"Jobs that have not ended by then get SIGTERM, save and stop. They start again after the next rota up\.\n",
             stopped.stdout,
         )
         assert stopped.returncode == 0 and said, stopped

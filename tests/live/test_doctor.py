@@ -99,7 +99,7 @@ def test_it_speaks_to_people(home: Path, capsys: pytest.CaptureFixture[str], mon
         main()
     lines = capsys.readouterr().out.splitlines()
     (at,) = (at for at, line in enumerate(lines) if line.startswith("fail"))
-    assert stop.value.code == 1 and "others can use the token" in lines[at] and lines[at + 1].strip().startswith("Try: rm ")
+    assert stop.value.code == 1 and "other users can read the token" in lines[at] and lines[at + 1].strip().startswith("Try: rm ")
 
 
 # The breakages.
@@ -185,8 +185,8 @@ def test_a_supervisor_that_was_killed_with_its_scheduler(tmp_path: Path, doctor:
         os.kill(supervisor, 9)
         until(lambda: not place.supervisors(), "its supervisor is gone")
         _, rows = doctor(place.home)
-        assert f"files of jobs {job} are left" in fault(rows, "leftovers", "warn")
-        assert "clears up" in fault(rows, "leftovers", "warn")
+        assert f"jobs {job} have files" in fault(rows, "leftovers", "warn")
+        assert "cleans up" in fault(rows, "leftovers", "warn")
 
 
 def test_a_journal_with_a_hole_in_its_file(home: Path, doctor: Any) -> None:
@@ -198,7 +198,7 @@ def test_a_journal_with_a_hole_in_its_file(home: Path, doctor: Any) -> None:
         file.write(b"\xff" * 8192)
     code, rows = doctor(home)
     assert code == 1 and faults(rows) == ["journal"]
-    assert "is damaged" in fault(rows, "journal") and "put back a copy" in fault(rows, "journal")
+    assert "is damaged" in fault(rows, "journal") and "restore a backup" in fault(rows, "journal")
 
 
 def test_a_journal_that_is_something_else(home: Path, doctor: Any) -> None:
@@ -279,7 +279,7 @@ def test_a_job_whose_folders_are_gone(tmp_path: Path, doctor: Any) -> None:
         place.client().submit(run="true", gpus=1, name="stores", checkpoint={"dir": "s3://bucket/ckpt"})
         folder.rmdir()
         code, rows = doctor(place.home)
-        assert code == 1 and f"job {waiting} (waits): its working folder {folder} is gone" in fault(rows, "jobs")
+        assert code == 1 and f"job {waiting} (waits): its working folder {folder} does not exist" in fault(rows, "jobs")
         assert f"job {saving} (saves): its checkpoint folder" in fault(rows, "jobs", "warn")
         assert "(stores)" not in str(rows)
         for job in place.rows():
@@ -301,7 +301,7 @@ def test_a_home_on_a_disk_that_is_full_and_then_read_only(stopped: Path, disk: P
     home = Path(shutil.copytree(stopped, disk / "home", ignore=shutil.ignore_patterns("notify")))
     (disk / "somebody-else").write_bytes(b"x" * (free(disk) - (1 << 20)))
     code, rows = doctor(home)
-    assert code == 1 and faults(rows) == ["disk"] and "no job is taken or started" in fault(rows, "disk")
+    assert code == 1 and faults(rows) == ["disk"] and "no job is accepted or started" in fault(rows, "disk")
     (disk / "somebody-else").unlink()
     subprocess.run(["mount", "-o", "remount,ro", disk], check=True)
     code, rows = doctor(home)

@@ -84,7 +84,7 @@ def test_listening_on_a_file_leaves_that_file_there(tmp_path: Path) -> None:
     ended = subprocess.run(
         [*command, f"unix:{tmp_path / 'thesis.tex'}"], capture_output=True, text=True, timeout=120, check=False
     )
-    assert ended.returncode == 2 and "is not a socket, and stays as it is" in ended.stderr
+    assert ended.returncode == 2 and "is not a socket and was not changed" in ended.stderr
     assert (tmp_path / "thesis.tex").read_text() == "precious"
 
 

@@ -183,7 +183,7 @@ def test_show_says_how_a_job_is_parked_and_why_not(tmp_path: Path) -> None:
         loud = submit(place, own + PLAIN, 4000, "loud", checkpoint={"grace": 2})
         rows = place.rows()
         assert rows[quiet].parking == "exit: its spec says park: false"
-        assert rows[loud].parking == "sleep: its GPUs are pretend ones, so it only has to sleep"
+        assert rows[loud].parking == "sleep: its GPUs are pretend GPUs, so its processes are only stopped"
         until(lambda: "not parked" in place.client().job(str(loud)).parking, "it falls back")
         assert "did not answer signal" in place.client().job(str(loud)).parking
         assert "--- rota: parked" not in log(place, quiet) + log(place, loud)

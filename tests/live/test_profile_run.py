@@ -148,7 +148,7 @@ def test_interrupted_it_stops_the_job_and_keeps_what_was_measured(folder: Path, 
 @pytest.mark.parametrize(
     ("fields", "flags", "expected"),
     [
-        ({"progress": None}, (), "has to tell its steps"),
+        ({"progress": None}, (), "must report its steps"),
         ({"gpus": 4}, (), "4 GPUs of any type are not on one node here"),
         ({"accelerators": ["A100"]}, (), "1 GPU of A100 is not on one node here"),
         ({"gpu": 4}, (), "unknown field 'gpu'"),

@@ -142,7 +142,7 @@ def test_the_doctor_tells_which_cluster_is_open(tmp_path: Path, documented: RayC
     (wrong,) = [line for line in lines if f":{unauthenticated.address.partition(':')[2]} " in line]
     (right,) = [line for line in lines if f":{documented.address.partition(':')[2]} " in line]
     assert wrong.startswith("fail") and NO_TOKEN in wrong and done.returncode == 1
-    assert right.startswith("ok") and "asks for a token, and ours is right" in right
+    assert right.startswith("ok") and "requires a token, and yours is right" in right
 
 
 # Another Unix user.

@@ -64,7 +64,7 @@ def test_notes_of_a_trace_come_along(tmp_path: Path) -> None:
     assert found.params["notes"] == ["1 job asked for parts of several GPUs and got whole ones"]
 
 
-TPU = "TPU9 is no accelerator type known here and counts as a V100."
+TPU = "TPU9 is an unknown accelerator type; assuming the speed of a V100."
 
 
 def test_a_type_nobody_knows_is_warned_of_and_printed_with_the_result() -> None:
@@ -99,7 +99,7 @@ def test_a_sweep_warns_too(tmp_path: Path) -> None:
     [("H1000", "H100"), ("V10", "A10, V100"), ("RTX-4090", "RTX4090"), ("RTX409", "RTX4090"), ("L4OS", "L40S"), ("P010", "P100")],
 )
 def test_a_type_that_looks_like_a_typing_error_is_one(typed: str, near: str) -> None:
-    with pytest.raises(ClusterError, match=f"'{typed}' — is no accelerator type known here. Closest: {near}"):
+    with pytest.raises(ClusterError, match=f"'{typed}' — is an unknown accelerator type. Closest: {near}"):
         rota.simulate("demo", cluster=f"16xV100 + 8x{typed}")
 
 
@@ -112,7 +112,7 @@ def test_a_type_of_ones_own_has_measured_rates(tmp_path: Path) -> None:
 
 @pytest.mark.parametrize("kind", ["A40", "H20", "GH200", "MI325X", "P4"])
 def test_a_real_type_without_figures_is_no_typing_error(kind: str) -> None:
-    with pytest.warns(AssumptionWarning, match=f"{kind} is no accelerator type known here and counts as a V100"):
+    with pytest.warns(AssumptionWarning, match=f"{kind} is an unknown accelerator type; assuming the speed of a V100"):
         assert len(rota.simulate("demo", cluster=f"24x{kind}").notes) == 1
 
 

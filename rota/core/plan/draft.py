@@ -96,15 +96,5 @@ def slowdowns(state: State) -> tuple[Floats | None, Floats | None]:
 
 def released(state: State, jobs: list[int]) -> Bools:
     """GPUs that are free in the plan once these jobs give theirs up."""
-    planned, desired = state.machines.planned, state.jobs.desired
-    if planned.parts:
-        planned = planned.copy()
-        for job in jobs:
-            if job in desired:
-                planned.release(job, desired[job])
-        return planned.free
-    free = planned.free
-    for job in jobs:
-        if job in desired:
-            free[desired[job]] = True
-    return free
+    desired = state.jobs.desired
+    return state.machines.planned.free_without((job, desired[job]) for job in jobs if job in desired)

@@ -1,8 +1,8 @@
-"""Runs inside a job, in any Python from 3.8 on, and imports the standard library alone.
+"""The hook that parks a job from inside. It runs in any Python from 3.8 on, and imports only the standard library.
 
 The supervisor sends SIGNAL. Python calls the handler in the main thread, between two bytecodes, so no backward pass is under way
-there. The handler asks the supervisor whether it still means it, hands the GPU memory of PyTorch to the host, says `parked`, and
-sleeps until it is told to wake. Everything is told by datagrams with JSON in them:
+there. The handler asks the supervisor whether to park, moves the GPU memory of PyTorch to the host, reports `parked`, and waits
+until it is resumed. All messages are datagrams with JSON:
 
     to the socket `tell` in ROTA_RUN_DIR   {"op": "parked", "pid": 7, "gib": 20.1, "seconds": 0.7, "cuda": true}
                                            and with op hooked, ringing, resumed, later or unparkable
@@ -27,13 +27,13 @@ if MYPY:
     from typing import Any
 
 SIGNAL = 45
-"""A real-time signal: SIGRTMIN+11 with glibc. Few programs use these."""
+"""Real-time signal SIGRTMIN+11 of glibc. Few programs use it."""
 WAY, LIBRARY, RUN_FOLDER = "ROTA_PARK", "ROTA_PARK_LIBRARY", "ROTA_RUN_DIR"
-"""Environment variables: how to park (`sleep` or `preload`), the preloaded allocator, and the folder with the sockets."""
+"""Environment variables: the park method (`sleep` or `preload`), the preloaded allocator, and the folder with the sockets."""
 PRELOAD = "preload"
 TELL = "tell"
 GO_AHEAD_SECONDS = 10.0
-"""So long the supervisor may take to say whether it still means it."""
+"""Longest wait for the supervisor's reply whether to park, in seconds."""
 GIB = 1 << 30
 
 
@@ -45,18 +45,18 @@ class Hook:
         self.pid = os.getpid()
         self.inside = False
         self.backed = 0
-        """Bytes of host memory that are set aside for what is on the GPU: kept from one parking to the next."""
+        """Host memory reserved for GPU memory, in bytes. It is kept from one park to the next."""
         self.allocator: Any = None
 
     def install(self) -> None:
-        """Only if no handler is there already, and only in the main thread, where Python allows it."""
+        """Install the handler if there is none yet. Python allows this only in the main thread."""
         if signal.getsignal(SIGNAL) != signal.SIG_DFL:
             return
         signal.signal(SIGNAL, self.handle)
         self.tell("hooked")
 
     def handle(self, number: int, frame: object) -> None:
-        """Nothing that goes wrong here may reach the job. A forked child has this handler too, and is not meant."""
+        """Park this process on SIGNAL. No error may reach the job. A forked child inherits the handler and ignores it."""
         if self.inside or os.getpid() != self.pid:
             return
         self.inside = True
@@ -99,9 +99,10 @@ class Hook:
     # GPU memory.
 
     def obstacle(self, torch: Any) -> str:
-        """Why this process can't be parked now; empty: it can. `torch`: None if it does not use CUDA through PyTorch."""
+        """Return why this process cannot be parked now; an empty text if it can. `torch` is None if the process does not use CUDA
+        through PyTorch."""
         if torch is None:
-            return "it uses a GPU, and not by PyTorch" if _has_gpu_open() else ""
+            return "it uses a GPU without PyTorch" if _has_gpu_open() else ""
         if torch.cuda.is_current_stream_capturing():
             return "capturing"
         if not _is_loaded(self.library):
@@ -109,14 +110,14 @@ class Hook:
         wanted = self.on_gpu(torch)
         free = _available_bytes()
         if free is not None and wanted - self.backed > free:
-            return f"the host has {free / GIB:.1f} GiB left, and it holds {wanted / GIB:.1f} GiB on its GPU"
+            return f"the host has {free / GIB:.1f} GiB left, and the process has {wanted / GIB:.1f} GiB on its GPU"
         return ""
 
     def on_gpu(self, torch: Any) -> int:
         return sum(torch.cuda.memory_reserved(device) for device in range(torch.cuda.device_count()))
 
     def pause(self, torch: Any) -> int:
-        """Bytes that went to the host."""
+        """Move the GPU memory to the host, and return its size in bytes."""
         for device in range(torch.cuda.device_count()):
             torch.cuda.synchronize(device)
         torch.cuda.empty_cache()
@@ -140,7 +141,7 @@ class Hook:
                 getattr(self.allocator, each).restype = None
         getattr(self.allocator, name)(None)
 
-    # Datagrams. An address holds 107 bytes and a folder may be deeper than that, so it goes through an open folder.
+    # Datagrams. A socket's address is at most 107 bytes and a path may be longer, so sockets are reached through an open folder.
 
     def listen(self, path: str, name: str) -> socket.socket:
         if os.path.exists(path):  # noqa: PTH110
@@ -154,7 +155,7 @@ class Hook:
         return box
 
     def tell(self, op: str, **more: Any) -> None:
-        """What can't be delivered is dropped: the supervisor asks again, or gives up."""
+        """Send a report to the supervisor. A report that cannot be delivered is dropped: the supervisor retries or gives up."""
         try:
             folder = os.open(self.folder, os.O_PATH | os.O_DIRECTORY | os.O_CLOEXEC)
             try:
@@ -171,7 +172,7 @@ class Hook:
             pass
 
     def word(self, box: socket.socket, seconds: float | None) -> str:
-        """The next thing that the supervisor says; empty: it said nothing in time, or nothing that is understood."""
+        """Return the supervisor's next message; an empty text if none arrived in time or it is not understood."""
         ready, _, _ = select.select([box], [], [], seconds)
         if not ready:
             return ""
@@ -183,14 +184,14 @@ class Hook:
 
 
 def install(variables: Mapping[str, str]) -> Hook | None:
-    """In a job that the launcher says can be parked."""
+    """Install the hook if the launcher has enabled parking for this job."""
     folder, way = variables.get(RUN_FOLDER, ""), variables.get(WAY, "")
     if not folder or not way:
         return None
     hook = Hook(folder, way, variables.get(LIBRARY, ""))
     try:
         hook.install()
-    except (OSError, ValueError, RuntimeError):  # such as a Python that runs in a thread of another program
+    except (OSError, ValueError, RuntimeError):  # such as in a Python embedded in a thread of another program
         return None
     return hook
 
@@ -204,7 +205,7 @@ def _is_loaded(library: str) -> bool:
 
 
 def _has_gpu_open() -> bool:
-    """Whether a GPU is among the open files of this process."""
+    """Return whether this process has a GPU open."""
     for entry in os.listdir("/proc/self/fd"):  # noqa: PTH208
         try:
             target = os.readlink("/proc/self/fd/" + entry)  # noqa: PTH115
@@ -216,7 +217,7 @@ def _has_gpu_open() -> bool:
 
 
 def _available_bytes() -> int | None:
-    """Host memory that is free, or can be made so; None: not known."""
+    """Return the available host memory in bytes; None if unknown."""
     try:
         with open("/proc/meminfo") as file:  # noqa: PTH123
             for line in file:

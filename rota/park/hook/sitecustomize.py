@@ -1,5 +1,6 @@
-"""Python runs this at start-up, because the launcher put this folder in front of PYTHONPATH. It installs the hook for parking,
-and then runs the `sitecustomize` that would have been found without it."""
+"""Install the park hook when Python starts, and then run the `sitecustomize` that Python would have found without this one.
+
+Python runs this file because the launcher puts this folder in front of PYTHONPATH."""
 
 import os
 import sys
@@ -8,13 +9,13 @@ import sys
 def _hook() -> None:
     try:
         import rota_park_hook  # type: ignore[import-not-found, unused-ignore]
-    except Exception:  # A job without the hook can't be parked; it must run all the same.
+    except Exception:  # A job without the hook cannot be parked, but it must run.
         return
     rota_park_hook.install(os.environ)
 
 
 def _run_other() -> None:
-    """The next `sitecustomize` on the path, under its own name. What it raises is told by Python, as if it had been the first."""
+    """Run the next `sitecustomize` on the path under its own name. Python reports its errors as if it were the first."""
     from importlib.machinery import PathFinder
     from importlib.util import module_from_spec
 

@@ -473,12 +473,12 @@ def slept(kind: SuspendKind) -> Callable[[External], bool]:
 def test_a_script_is_parked_and_woken_in_the_same_process(bench: Bench) -> None:
     """Its node finds out which way. Answers get lost, and the core says it again."""
     parkable(bench)
-    assert bench.fleet.how_parked(bench.job) == ("node", "the node that starts it finds out which way")
+    assert bench.fleet.how_parked(bench.job) == ("node", "the node that starts it chooses the method")
     bench.fleet.carry_out([bench.launch_one()])
     began = bench.heard(started(0))
     assert [event.can_park for event in began if isinstance(event, Started)] == [True]
     (status,) = bench.fleet.inventory()
-    assert (status.park_way, status.park_why) == ("sleep", "its GPUs are pretend ones, so it only has to sleep")
+    assert (status.park_way, status.park_why) == ("sleep", "its GPUs are pretend GPUs, so its processes are only stopped")
     for sequence in (2, 4):
         bench.hosts.answers_to_lose = 1
         bench.fleet.carry_out([Suspend(1, 1, sequence, (0,), SuspendKind.PARK)])

@@ -172,7 +172,7 @@ def test_nothing_asked_for_shows_the_help(
 
 @pytest.mark.slow
 def test_a_guess_is_told_once(capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
-    note = "note: TPU9 is no accelerator type known here and counts as a V100.\n"
+    note = "note: TPU9 is an unknown accelerator type; assuming the speed of a V100.\n"
     for words in (("sim",), ("compare", "fifo", "srsf"), ("sweep", "fifo", "--out", str(tmp_path / "out"))):
         code, out, err = rota(capsys, monkeypatch, *words, "--trace", "demo", "--cluster", "24xTPU9")
         assert code == 0 and err == note and "note:" not in out

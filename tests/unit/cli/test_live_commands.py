@@ -141,7 +141,7 @@ def test_a_long_queue_is_shown_in_part(served: Served, rota: Rota) -> None:
 
 
 def test_pages_larger_than_an_answer_are_put_together(served: Served, rota: Rota, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("rota.wire.job_filter.MOST_JOBS", 7)
+    monkeypatch.setattr("rota.wire.job_filter.MAX_JOBS", 7)
     Client(served.url, served.token).submit_many({"run": "x"} for _ in range(20))
     for limit, shown in (("0", 20), ("15", 15), ("7", 7)):
         lines = rota("jobs", "--limit", limit)[1].splitlines()
@@ -499,7 +499,7 @@ def test_status(served: Served, rota: Rota) -> None:
 def test_no_error_message_steers_a_terminal(served: Served, rota: Rota) -> None:
     """Names of homes that an earlier version filled may hold anything, and an error lists the names that are near."""
     code, _, err = rota("submit", "--name", "a\x1b[2Jb", "--", "train")
-    assert code == 2 and "holds a control character" in err and "\x1b" not in err
+    assert code == 2 and "contains a control character" in err and "\x1b" not in err
     Client(served.url, served.token).submit("train", name="plain")
     served.daemon.change(replace(served.daemon.rows[1], name="evil\x1b]0;title\x07"))
     for command in ("show", "why", "cancel", "logs", "wait"):

@@ -39,7 +39,7 @@ def test_a_mistake_is_told_as_sim_tells_it_and_nothing_is_touched(
     [
         (("--journal", "postgresql://rota:hunter2@db/rota"), "list of processes"),
         (("--journal", "mysql://db/rota"), "not the address of a PostgreSQL database"),
-        (("--standby",), "needs a journal that another machine can write too"),
+        (("--standby",), "needs a journal that other machines can write too"),
     ],
     ids=["password", "address", "standby"],
 )

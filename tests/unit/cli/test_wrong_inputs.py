@@ -86,13 +86,13 @@ def test_an_option_of_a_policy_is_varied_with_its_prefix(folder: Path, rota: Rot
 
 def test_policies_with_commas_between_them(folder: Path, rota: Rota) -> None:
     code, _, err = rota("compare", "fifo,srsf")
-    assert (code, err) == (2, "policy: 'fifo,srsf' — has a comma.\nTry: put spaces between: fifo srsf\n")
+    assert (code, err) == (2, "policy: 'fifo,srsf' — has a comma.\nTry: separate them by spaces: fifo srsf\n")
 
 
 def test_a_type_that_the_cluster_lacks_is_the_hint(folder: Path, rota: Rota) -> None:
     (folder / "h100.csv").write_text("submit_time,gpus,duration,accelerators\n0,1,600,H100\n")
     code, _, err = rota("sim", "--trace", "h100.csv")
-    assert code == 2 and "1 job can never run on" in err and "line-2 asks for 1 GPU of H100" in err
+    assert code == 2 and "1 job can never run on" in err and "line-2 requests 1 GPU of H100" in err
     assert err.endswith("Try: --drop-oversized leaves it out, or a --cluster with H100\n")
     (folder / "large.csv").write_text("submit_time,gpus,duration\n0,64,600\n0,64,600\n")
     code, _, err = rota("sim", "--trace", "large.csv")

@@ -80,7 +80,9 @@ def test_jobs_that_stay_as_they_are() -> None:
     jobs = [JobSpec(profile=name, gpus=2) for name in ("stranger", "stranger", "", "pal/vgg19", "vgg16/bs32")]
     found = made_elastic("gpus", trace(*jobs, JobSpec(gpus=0.5, profile="vgg16/bs32")), RATES, 8)
     assert [arrival.spec.demand.elastic for arrival in found.arrivals] == [False] * 4 + [True, False]
-    assert found.notes == ("4 of 6 jobs stay as they are: it is not known how they scale ('stranger', no profile, 'pal/vgg19')",)
+    assert found.notes == (
+        "4 of 6 jobs are not elastic, because how they scale is unknown ('stranger', no profile, 'pal/vgg19')",
+    )
     assert made_elastic("none", trace(*jobs), RATES, 8).notes == ()
 
 

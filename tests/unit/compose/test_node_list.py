@@ -33,7 +33,7 @@ def test_a_list_of_nodes_is_a_cluster(tmp_path: Path) -> None:
         (LIST.replace(",gpu,", ",gpus,"), "gpu — a list of nodes needs this column. Closest: gpus"),
         (LIST.replace("n2,", "n1,"), "nodes.csv:4  sn: 'n1' — is already the name of line 3"),
         (LIST.replace("8,t4", "x,t4"), "nodes.csv:4  gpu: 'x' — is not a finite number"),
-        (LIST.replace("8,t4", "8,"), "nodes.csv:4  model: '' — is no accelerator type"),
+        (LIST.replace("8,t4", "8,"), "nodes.csv:4  model: '' — is not an accelerator type"),
         ("sn,gpu,model\nn1,0,\n", "no node has a GPU"),
     ],
 )
@@ -53,6 +53,6 @@ def test_the_published_list_and_its_pods() -> None:
     assert dict(zip(cluster.pools, cluster.pool_gpus.tolist(), strict=True))["V100M32"] == 204
     every = open_cluster(str(nodes.with_name("openb_node_list_all_node.csv"))).cluster
     assert every.gpus == 6212, "nodes without GPUs are left out"
-    with pytest.warns(AssumptionWarning, match="G[23] is no accelerator type known here"):
+    with pytest.warns(AssumptionWarning, match="G[23] is an unknown accelerator type"):
         found = rota.simulate(pods, cluster=nodes, first=300, policy="fifo:backfill=true")
     assert found.summary.finished == 300

@@ -41,8 +41,8 @@ def test_spelled(text: str, made: Tactics) -> None:
         ("pack:least_gain=1,least_gain=2", "given twice"),
         ("pack,pack", "given twice"),
         ("pack,none", "No tactic 'none'"),
-        ("pack,least_gain=0.1", "'least_gain=0.1' — is no tactic"),
-        ("least_gain=0.1,pack", "'least_gain=0.1' — is no tactic"),
+        ("pack,least_gain=0.1", "'least_gain=0.1' — is not a tactic"),
+        ("least_gain=0.1,pack", "'least_gain=0.1' — is not a tactic"),
     ],
 )
 def test_what_is_wrong_is_said(text: str, said: str) -> None:

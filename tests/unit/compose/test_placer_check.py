@@ -53,10 +53,10 @@ def test_a_placer_of_ones_own_that_is_sound(tmp_path: Path) -> None:
 @pytest.mark.parametrize(
     ("pick", "broken", "story"),
     [
-        ("gpus = free[: request.gpus - 1]", "each request gets as many GPUs as it asked for", "asked for"),
-        ("gpus = free[: request.gpus][::-1]", "each request gets as many GPUs as it asked for", "not sorted"),
+        ("gpus = free[: request.gpus - 1]", "each request gets its number of GPUs", "requested"),
+        ("gpus = free[: request.gpus][::-1]", "each request gets its number of GPUs", "not sorted"),
         ("gpus = np.arange(request.gpus)", "GPUs are free, of the right pool, and given once", "which"),
-        ("gpus = np.sort(np.random.permutation(free)[: request.gpus])", "the same floor gives the same answer", "two answers"),
+        ("gpus = np.sort(np.random.permutation(free)[: request.gpus])", "the same view gives the same answer", "two answers"),
         ("gpus = 1 / 0", "every job ends", "raised ZeroDivisionError"),
     ],
 )

@@ -65,7 +65,7 @@ def test_a_driver_that_tells_no_version(monkeypatch: pytest.MonkeyPatch) -> None
 
 def test_a_driver_without_gpus(monkeypatch: pytest.MonkeyPatch) -> None:
     machine(monkeypatch, nvmlDeviceGetCount=lambda: 0)
-    assert "no GPU answers" in told("NVML").found and "--gpus all" in told("NVML").next
+    assert "no GPU responds" in told("NVML").found and "--gpus all" in told("NVML").next
 
 
 @pytest.mark.parametrize(

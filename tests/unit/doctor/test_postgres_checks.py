@@ -32,7 +32,7 @@ def test_a_journal_in_postgresql(tmp_path: Path) -> None:
                     journal.append(1.0, [], None, {number: KeptJob(spec, {}, False)})
             found = list(check_journal(tmp_path))
             assert [(each.check, each.state) for each in found] == [("journal's server", "ok"), ("journal", "ok"), ("lead", "ok")]
-            assert "2 entries, 2 jobs" in found[1].found and "(epoch 1) leads" in found[2].found
+            assert "2 entries, 2 jobs" in found[1].found and "(epoch 1) is leader" in found[2].found
             assert [each.state for each in check_jobs(tmp_path)] == ["fail"]
         assert told(tmp_path)[-1] == ("lead", "warn")
         schema = place.schema  # type: ignore[union-attr]

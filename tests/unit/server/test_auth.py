@@ -9,7 +9,7 @@ import pytest
 from rota.errors import OptionError
 from rota.server import auth
 from rota.server.http_api import make_app
-from rota.wire.problems import LARGEST_BODY_BYTES
+from rota.wire.problems import MAX_BODY_BYTES
 from tests.unit.server.asking import ask, raw, submission
 from tests.unit.server.standin import Served, Standin, serve
 
@@ -89,9 +89,9 @@ def test_a_name_of_this_machine_may_be_added() -> None:
 
 
 def test_a_body_that_is_too_large_is_not_read(served: Served) -> None:
-    status, found, _ = ask(served, "POST", "/api/v1/jobs", headers={"Content-Length": str(LARGEST_BODY_BYTES + 1)})
+    status, found, _ = ask(served, "POST", "/api/v1/jobs", headers={"Content-Length": str(MAX_BODY_BYTES + 1)})
     assert status == 413 and "1,000,000" in found["error"]
-    status, found, _ = ask(served, "POST", "/api/v1/jobs", submission(run="x" * (LARGEST_BODY_BYTES - 300)))
+    status, found, _ = ask(served, "POST", "/api/v1/jobs", submission(run="x" * (MAX_BODY_BYTES - 300)))
     assert status == 201
 
 

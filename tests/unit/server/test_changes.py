@@ -49,7 +49,7 @@ def test_a_hundred_waiting_clients_keep_nobody_from_asking(fresh: Served) -> Non
 
 
 def test_more_than_a_limit_are_sent_away(fresh: Served, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(changes, "MOST_WAITING", 2)
+    monkeypatch.setattr(changes, "MAX_WAITING", 2)
     with ThreadPoolExecutor(2) as pool:
         waiting = [pool.submit(ask, fresh, "GET", "/api/v1/changes?seen=1&timeout=30") for _ in range(2)]
         time.sleep(0.5)

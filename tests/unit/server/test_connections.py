@@ -209,12 +209,12 @@ def test_repeated_errors_are_counted(caplog: pytest.LogCaptureFixture) -> None:
         log.error("another")
         assert [record.message.partition("\n")[0] for record in caplog.records] == ["accept failed", "another"]
         caplog.clear()
-        counted.tell(60.0)
+        counted.log_counts(60.0)
         assert caplog.records == [], "not before a minute has passed"
-        counted.tell(0.0)
+        counted.log_counts(0.0)
         (told,) = (record.message for record in caplog.records)
         assert told == "again times=499 accept failed (OSError: [Errno 24] Too many open files)"
-        counted.tell(0.0)
+        counted.log_counts(0.0)
         log.error("another")
         assert len(caplog.records) == 2, "what stopped is logged in full when it comes again"
     finally:

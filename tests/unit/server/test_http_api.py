@@ -327,4 +327,4 @@ def test_a_key_stands_once_in_a_request(served: Served) -> None:
     one = {"spec": {"run": "a"}, "idempotency_key": "k"}
     body = json.dumps({"jobs": [one, one], "user": "ana", "workdir": "/"}).encode()
     status, found, _ = ask(served, "POST", "/api/v1/submissions", body)
-    assert status == 400 and found["field"] == "jobs.1.idempotency_key" and "stands twice" in found["error"]
+    assert status == 400 and found["field"] == "jobs.1.idempotency_key" and "is used twice" in found["error"]

@@ -54,7 +54,7 @@ def test_a_file_a_folder_and_a_link_stay(tmp_path: Path) -> None:
     left_behind(tmp_path / "old.sock")
     (tmp_path / "link").symlink_to("old.sock")
     for name in ("file", "folder", "link"):
-        with pytest.raises(OptionError, match="is not a socket, and stays as it is"):
+        with pytest.raises(OptionError, match="is not a socket and was not changed"):
             listen(tmp_path / name)
     assert (tmp_path / "file").read_text() == "precious" and (tmp_path / "link").is_symlink()
 

@@ -95,7 +95,7 @@ def test_nodes_that_join_come_last(site: Path) -> None:
     [
         ("{at: 1h}", "needs one of join, drain, undrain, leave"),
         ("{at: 1h, drain: a1, leave: a1}", "needs one of"),
-        ("{at: 1h, drain: c9}", "no node of this name is there by then"),
+        ("{at: 1h, drain: c9}", "the cluster has no node of this name at that time"),
         ("{at: 1h, drain: a1, warning: 1m}", "goes with `leave`"),
         ("{at: 1h, join: {accelerator: A100, gpus: 4, name: a1}}", "a node is already called 'a1'"),
         ("{at: soon, drain: a1}", "is not a length of time"),

@@ -75,10 +75,10 @@ def test_a_token_that_is_a_link_or_a_folder_is_refused(tmp_path: Path) -> None:
 def test_a_token_that_is_none_is_refused(tmp_path: Path, text: str) -> None:
     (tmp_path / "token").write_text(text)
     (tmp_path / "token").chmod(0o600)
-    with pytest.raises(InputError, match="holds no token"):
+    with pytest.raises(InputError, match="does not contain a token"):
         make_token(tmp_path)
     write_address(tmp_path, "http://127.0.0.1:7070", 1, "0")
-    with pytest.raises(UnreachableError, match="holds no token"):
+    with pytest.raises(UnreachableError, match="does not contain a token"):
         read_address(tmp_path)
 
 

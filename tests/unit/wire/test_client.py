@@ -19,7 +19,7 @@ from rota.errors import InputError, OptionError, PolicyError, RotaError, SpecErr
 from rota.server import changes
 from rota.wire import client as module
 from rota.wire.client import PASSED_ON, Client, connect
-from rota.wire.problems import encode_error, heard
+from rota.wire.problems import decode_error, encode_error
 from tests.unit.server.standin import Served, serve
 
 
@@ -107,7 +107,7 @@ def test_errors_come_over_as_what_they_were(served: Served, client: Client) -> N
     ],
 )
 def test_an_error_survives_the_wire(error: RotaError) -> None:
-    found = heard(encode_error(error))
+    found = decode_error(encode_error(error))
     assert type(found) is type(error)
     assert (found.message, found.hint, str(found)) == (error.message, error.hint, error.message)
     assert getattr(found, "field", None) == getattr(error, "field", None)
@@ -117,7 +117,7 @@ def test_an_error_survives_the_wire(error: RotaError) -> None:
     "plain", [{}, {"kind": "difflib"}, {"kind": "Iterable"}, {"kind": "__doc__"}, {"error": None, "kind": 7}]
 )
 def test_an_error_nobody_knows_is_still_one(plain: dict[str, object]) -> None:
-    assert type(heard(plain)) is RotaError
+    assert type(decode_error(plain)) is RotaError
 
 
 def test_names_with_slashes_and_signs(served: Served, client: Client) -> None:
@@ -171,7 +171,7 @@ def test_following_a_log_while_it_grows(served: Served, client: Client) -> None:
 
 
 def test_too_many_waiting_clients_are_no_error(client: Client, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(changes, "MOST_WAITING", 0)
+    monkeypatch.setattr(changes, "MAX_WAITING", 0)
     seen = client.changes(0, 0.0)
     assert client.changes(seen, 0.1) == seen
 
@@ -186,9 +186,9 @@ def test_a_token_that_does_not_fit(served: Served) -> None:
 def test_what_a_newer_scheduler_adds_is_left_out() -> None:
     row = {"code": "HELD", "sentence": "s", "facts": {}, "colour": "red"}
     assert module._row(module.ReasonRow, row).code == "HELD"
-    with pytest.raises(RotaError, match="lacks something"):
+    with pytest.raises(RotaError, match="lacks a field"):
         module._row(module.JobRow, {"id": 1})
-    with pytest.raises(RotaError, match="lacks something"):
+    with pytest.raises(RotaError, match="lacks a field"):
         module._row(module.JobRow, [])  # type: ignore[arg-type]
 
 
@@ -268,7 +268,7 @@ def test_an_answer_that_is_no_json() -> None:
 
 def test_a_submission_that_is_never_answered_says_how_to_find_out(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(module, "RETRY_SECONDS", 1.0)
-    with something(b"") as url, pytest.raises(UnreachableError, match="it may have done what was asked") as problem:
+    with something(b"") as url, pytest.raises(UnreachableError, match="it may have carried out the request") as problem:
         client, retries = Client(url, "x" * 43), []
         client.on_retry = retries.append
         client.submit("x", key="nightly-7")
@@ -277,7 +277,7 @@ def test_a_submission_that_is_never_answered_says_how_to_find_out(monkeypatch: p
 
 
 def test_a_cancellation_without_an_answer_is_not_sent_again() -> None:
-    with something(b"") as url, pytest.raises(UnreachableError, match="it may have done what was asked") as problem:
+    with something(b"") as url, pytest.raises(UnreachableError, match="it may have carried out the request") as problem:
         Client(url, "x" * 43).cancel(3)
     assert problem.value.hint == "rota jobs --all"
 

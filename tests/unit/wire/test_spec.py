@@ -74,19 +74,19 @@ def test_elastic(tmp_path: Path) -> None:
         ("gpus: 4", "gpus: 0", 3, "from 1 to"),
         ("gpus: 4", "gpus: {min: 4, max: 2}", 3, "min is more than max"),
         ("gpus: 4", "gpus: many", 3, "integer"),
-        ("gpus: 4", "gpus: 1.5", 3, "whole number from 1 to 1,000,000, or thousandths of one GPU"),
-        ("[a100, V100]", "['A 100']", 4, "no accelerator type"),
+        ("gpus: 4", "gpus: 1.5", 3, "whole number from 1 to 1,000,000, or a fraction of one GPU"),
+        ("[a100, V100]", "['A 100']", 4, "not an accelerator type"),
         ("steps: 450_000", "steps: 0", 5, "greater than or equal to 1"),
-        (r"'step (\d+)/(\d+)'", "'step ('", 6, "no regular expression"),
+        (r"'step (\d+)/(\d+)'", "'step ('", 6, "not a regular expression"),
         (r"'step (\d+)/(\d+)'", "'step'", 6, "0 groups"),
         ("grace: 60s", "grace: soon", 7, "not a length of time"),
         ("grace: 60s", "grace: -1", 7, "greater than 0"),
         ("grace: 60s", "grade: 60s", 7, "unknown field 'grade'. Closest: grace"),
         ("weight: 1", "weight: 0", 9, "greater than or equal to 0.000001"),
         ("weight: 1", "weight: .nan", 9, "finite"),
-        ("weight: 1", "gpu_memory: much", 9, "no amount of memory; write 12 GiB"),
+        ("weight: 1", "gpu_memory: much", 9, "not a memory size. Write it like 12 GiB"),
         ("weight: 1", "gpu_memory: 0", 9, "greater than 0"),
-        ("vision/pretraining", "/vision//x", 10, "no path of names"),
+        ("vision/pretraining", "/vision//x", 10, "not a tenant path"),
         ("2026-12-01T09:00", "tomorrow", 11, "datetime"),
         ("size: 256", "size: 2", 12, "not between min and max"),
         ("grace: 60s", "grace: 12 parsecs", 7, "not a length of time"),
@@ -98,7 +98,7 @@ def test_elastic(tmp_path: Path) -> None:
         ("gpus: 4", "gpus: true", 3, "true or false"),
         ("retries: 2", "retries: yes", 13, "true or false"),
         ('EPOCHS: "90"', "EPOCHS: true", 15, "true or false"),
-        ("2026-12-01T09:00", "5", 11, "write a date"),
+        ("2026-12-01T09:00", "5", 11, "Write a date"),
         ("dir: ckpt", "dir: ../../etc", 7, "not below the working directory"),
         ("dir: ckpt", "dir: /etc", 7, "not below the working directory"),
         ("workdir: .", "sweep: {lr: [1, 2]}", 14, "unknown field 'sweep'"),
@@ -133,7 +133,7 @@ def test_sizes_between_the_least_and_the_most() -> None:
 
 @pytest.mark.parametrize("name", ["42", "007"])
 def test_a_name_is_not_a_number(name: str) -> None:
-    with pytest.raises(ValidationError, match="is a number, and would be taken for the number of a job"):
+    with pytest.raises(ValidationError, match="is a number, which Rota would read as a job"):
         Spec.model_validate({"run": "true", "name": name})
     assert Spec.model_validate({"run": "true", "name": f"{name}a"}).name == f"{name}a"
 
