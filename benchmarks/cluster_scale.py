@@ -32,8 +32,8 @@ from rota.compose.prepare_live import read_flags
 from rota.core.selection import SelectionRules
 from rota.core.state.state import State
 from rota.live.daemon import Daemon
-from rota.live.driver import DriverCommand
-from rota.live.fleet import Fleet
+from rota.live.driver import Driver
+from rota.live.driver_protocol import DriverCommand
 from rota.model.commands import Launch, Suspend
 from rota.model.events import External
 from rota.server.serve import CheckedOptions, ServeOptions, make_configuration
@@ -62,7 +62,7 @@ class Round:
     """Of the thread of the scheduler, from the last round on."""
 
 
-class WatchedFleet(Fleet):
+class WatchedDriver(Driver):
     """Notes when rounds begin and end. The daemon's thread calls it in every turn, after the turn is booked."""
 
     state: State
@@ -95,12 +95,12 @@ class WatchedFleet(Fleet):
 def run(asked: argparse.Namespace, folder: Path) -> dict[str, Any]:
     """Everything up, the rounds, everything down."""
     hosts = PipedHosts(asked.agents, asked.gpus, asked.processes)
-    fleet = WatchedFleet(folder, hosts, lease_grace_seconds=60.0, gone_after_seconds=390.0)
-    fleet.round_seconds, fleet.rounds = asked.round_seconds, []
+    driver = WatchedDriver(folder, hosts, lease_grace_seconds=60.0, gone_after_seconds=390.0)
+    driver.round_seconds, driver.rounds = asked.round_seconds, []
     given = {"policy": asked.policy, "decide": "rounds", "round_seconds": asked.round_seconds}
     options = ServeOptions(home=folder, given=given, ray="pipes")
-    flags = read_flags(given, fleet.discover_cluster(), [name for names in fleet.devices() for name in names])
-    configuration = make_configuration(options, asked.policy, "packed", CheckedOptions(fleet, True, flags, ()), flags.told)
+    flags = read_flags(given, driver.discover_cluster(), [name for names in driver.devices() for name in names])
+    configuration = make_configuration(options, asked.policy, "packed", CheckedOptions(driver, True, flags, ()), flags.told)
     # As in Gavel, shares are met round by round: by default Rota moves fewer jobs in rounds that are so short.
     configuration["settings"]["drawing"] = JOURNAL_CODEC.encode(SelectionRules(deficits_break_ties=True))
     failed: list[BaseException] = []
@@ -108,12 +108,12 @@ def run(asked: argparse.Namespace, folder: Path) -> dict[str, Any]:
         folder,
         make_scheduler,
         JOURNAL_CODEC,
-        fleet,
+        driver,
         worker=lambda policy: [sys.executable, "-m", "rota.server.policy_worker", policy],
         configuration=configuration,
         on_failure=failed.append,
     )
-    fleet.state = daemon.scheduler.state
+    driver.state = daemon.scheduler.state
     profile = cProfile.Profile(time.thread_time) if asked.profile else None
     if profile is not None:
         daemon._thread._target = lambda: profile.runcall(daemon._run)  # type: ignore[attr-defined]
@@ -122,12 +122,12 @@ def run(asked: argparse.Namespace, folder: Path) -> dict[str, Any]:
         draw = random.Random(asked.seed)
         submit(daemon, asked.jobs, draw, finish=asked.finish)
         shown, began, load = 0, None, os.getloadavg()[0]
-        while len(fleet.rounds) < WARM_UP + asked.rounds and not failed:
+        while len(driver.rounds) < WARM_UP + asked.rounds and not failed:
             time.sleep(0.2)
-            submit(daemon, asked.jobs - len(fleet.state.jobs.row), draw, finish=asked.finish)
-            for each in fleet.rounds[shown:]:
+            submit(daemon, asked.jobs - len(driver.state.jobs.row), draw, finish=asked.finish)
+            for each in driver.rounds[shown:]:
                 print(f"{each.seconds:6.2f} s  {each.cpu_seconds:5.2f} CPU  {each.left} left  {each.started} started", flush=True)
-            shown = len(fleet.rounds)
+            shown = len(driver.rounds)
             if began is None and shown >= WARM_UP:
                 began = cpu_seconds(daemon, hosts)
         assert began is not None
@@ -141,7 +141,7 @@ def run(asked: argparse.Namespace, folder: Path) -> dict[str, Any]:
         pstats.Stats(profile).sort_stats("cumtime").print_stats(60)
     cpu = dict(zip(("scheduler", "policy", "agents"), used, strict=True))
     loads = [round(load, 1), round(os.getloadavg()[0], 1)]
-    return figures(fleet.rounds[WARM_UP:], folder) | {"cpu_s_a_round": cpu, "load_before_and_after": loads}
+    return figures(driver.rounds[WARM_UP:], folder) | {"cpu_s_a_round": cpu, "load_before_and_after": loads}
 
 
 def cpu_seconds(daemon: Daemon, hosts: PipedHosts) -> tuple[float, float, float]:

@@ -1,6 +1,6 @@
 """A phase of `park_gpu`: the agent of a cluster's node parks and wakes an unmodified job, and tells how its GPU is.
 
-The driver of clusters (`Fleet`) and one agent (`NodeAgent`) are in this process, with nothing but JSON texts between them; on a
+The driver (`Driver`) and one agent (`NodeAgent`) are in this process, with nothing but JSON texts between them; on a
 cluster Ray carries these. Supervisors and the job are processes of their own, as always.
 """
 
@@ -13,11 +13,11 @@ from typing import Any
 import numpy as np
 
 from benchmarks.gpu_bench import ENDLESS, Bench, gpu_mib, step_times
-from rota.agent.gpu_readings import GpuReading
-from rota.agent.node_agent import NodeAgent, NodeFacts
+from rota.agent.gpu_readings import GpuReading, Readings
+from rota.agent.node_agent import NodeAgent, NodeFacts, cluster_agent
 from rota.agent.processes import boot_s
-from rota.live.driver import DriverContext
-from rota.live.fleet import HEARTBEAT_SECONDS, Fleet
+from rota.live.driver import HEARTBEAT_SECONDS, Driver
+from rota.live.driver_protocol import DriverContext
 from rota.live.node_channel import HostReply, ReachableHost
 from rota.live.requests import submitted_job
 from rota.model.commands import Kill, Launch, Resume, Suspend, SuspendKind
@@ -30,7 +30,9 @@ HOST = "host-n1"
 
 
 class OneHost:
-    """A `NodeChannel` with one node, whose agent is asked in this process."""
+    """A `NodeChannel` to a cluster of one node, whose agent is asked in this process."""
+
+    nodes_can_leave = True
 
     def __init__(self, agent: NodeAgent) -> None:
         self.agent = agent
@@ -55,6 +57,9 @@ class OneHost:
     def notes(self) -> list[str]:
         return []
 
+    def read_gpus(self) -> Readings:
+        return {}
+
     def rang(self) -> set[str]:
         return {HOST} if self.agent.wait(0.0) else set()
 
@@ -63,24 +68,24 @@ def on_a_node(bench: Bench, gib: int = 2, times: int = 10) -> dict[str, Any]:
     """Seconds out and back, from the command to the event that answers it, and what is read of the GPU in between."""
     bench.home = bench.folder / "home-node"
     pretend = 1 if bench.rehearsal else 0
-    agent = NodeAgent(bench.folder / "node", "n1", "127.0.0.1", accelerator="V100", pretend_gpus=pretend)
-    fleet = Fleet(bench.home, OneHost(agent), lease_grace_seconds=1.0, gone_after_seconds=LEASE_SECONDS)
-    if not fleet.discover_cluster().nodes:
+    agent = cluster_agent(bench.folder / "node", "n1", "127.0.0.1", accelerator="V100", pretend_gpus=pretend)
+    driver = Driver(bench.home, OneHost(agent), lease_grace_seconds=1.0, gone_after_seconds=LEASE_SECONDS)
+    if not driver.discover_cluster().nodes:
         raise RuntimeError("the agent found no GPU")
-    cluster, devices = fleet.discover_cluster(), [name for names in fleet.devices() for name in names]
+    cluster, devices = driver.discover_cluster(), [name for names in driver.devices() for name in names]
     name = f"node-{gib}"
     spec = Spec(run=bench.command(gib, ENDLESS, 0.0, name), progress=r"step (\d+)/(\d+)")
     job = submitted_job(spec, "me", str(bench.folder), bench.variables())
-    fleet.open(DriverContext(lambda: None, lambda number: job, time.time, lambda: cluster, lambda gpu: devices[gpu]))
+    driver.open(DriverContext(lambda: None, lambda number: job, time.time, lambda: cluster, lambda gpu: devices[gpu]))
     told: list[External] = []
 
     def answered(kind: type[Started] | type[Suspended], sequence: int) -> bool:
-        told.extend(fleet.events())
-        fleet.acknowledge()
+        told.extend(driver.events())
+        driver.acknowledge()
         ends = [event for event in told if isinstance(event, Exited)]
         if ends or any(isinstance(event, Suspended) and event.kind is SuspendKind.CHECKPOINT for event in told):
             tail = (bench.home / "logs/1.log").read_text(errors="replace")[-500:]
-            raise RuntimeError(f"it was not parked: {fleet.inventory()} {ends} {tail}")
+            raise RuntimeError(f"it was not parked: {driver.inventory()} {ends} {tail}")
         return any(isinstance(event, kind) and event.sequence == sequence for event in told)
 
     def await_step() -> None:
@@ -92,20 +97,20 @@ def on_a_node(bench: Bench, gib: int = 2, times: int = 10) -> dict[str, Any]:
         begin = time.time()
 
         def fresh() -> bool:
-            told.extend(fleet.events())
-            return any(reading.at_s > begin for reading in fleet.readings().values())
+            told.extend(driver.events())
+            return any(reading.at_s > begin for reading in driver.readings().values())
 
         if bench.rehearsal:
             return {}
         bench.until(fresh, "a reading of the GPU", 3 * HEARTBEAT_SECONDS)
-        return {gpu: _shown(reading) for gpu, reading in fleet.readings().items()}
+        return {gpu: _shown(reading) for gpu, reading in driver.readings().items()}
 
     try:
         boots = (agent.facts.boot,)
-        bench.until(lambda: any(isinstance(event, NodeReported) for event in fleet.events()), "the agent answers", 30.0)
-        fleet.carry_out([Launch(1, 1, 1, 0, np.array([0]), (0,), boots, 0.0, time.time() + LEASE_SECONDS)])
+        bench.until(lambda: any(isinstance(event, NodeReported) for event in driver.events()), "the agent answers", 30.0)
+        told.extend(driver.carry_out([Launch(1, 1, 1, 0, np.array([0]), (0,), boots, 0.0, time.time() + LEASE_SECONDS)]))
         bench.until(lambda: answered(Started, 1), "its first step", 150.0, 0.005)
-        (status,) = fleet.inventory()
+        (status,) = driver.inventory()
         found: dict[str, Any] = {"way": status.park_way, "why": status.park_why, "host_gib": agent.facts.host_gib}
         if not can_sleep(status.park_way):
             raise RuntimeError(f"it can't be parked here: {status.park_why}")
@@ -116,14 +121,14 @@ def on_a_node(bench: Bench, gib: int = 2, times: int = 10) -> dict[str, Any]:
         for number in range(times):
             park, wake = 2 + 2 * number, 3 + 2 * number
             began = time.monotonic()
-            fleet.carry_out([Suspend(1, 1, park, (0,), SuspendKind.PARK)])
+            told.extend(driver.carry_out([Suspend(1, 1, park, (0,), SuspendKind.PARK)]))
             bench.until(lambda park=park: answered(Suspended, park), "it is parked", 150.0, 0.002)
             out.append(time.monotonic() - began)
             if number == 0:
                 found["gpu_mib_parked"] = gpu_mib()
                 found["parked"] = read()
             began = time.monotonic()
-            fleet.carry_out([Resume(1, 1, wake, (0,), time.time() + LEASE_SECONDS)])
+            told.extend(driver.carry_out([Resume(1, 1, wake, (0,), time.time() + LEASE_SECONDS)]))
             bench.until(lambda wake=wake: answered(Started, wake), "it is woken", 150.0, 0.002)
             back.append(time.monotonic() - began)
             await_step()
@@ -142,8 +147,8 @@ def on_a_node(bench: Bench, gib: int = 2, times: int = 10) -> dict[str, Any]:
             "launches": (bench.home / "logs/1.log").read_text(errors="replace").count("(attempt "),
         }
     finally:
-        fleet.carry_out([Kill(1, 1, 1 << 40, (0,))])
-        fleet.events()
+        driver.carry_out([Kill(1, 1, 1 << 40, (0,))])
+        driver.events()
         agent.close()
         bench.end_supervisors()
 

@@ -24,16 +24,34 @@ from dataclasses import asdict, dataclass
 from typing import Any
 
 from rota.agent import rules
-from rota.agent.constants import ENDED, FINISHED, KILL, LAUNCH, LEASE, LOST, RENEW, RESIZE, RUNNING, STARTING, SUSPEND, YIELDED
+from rota.agent.constants import (
+    ENDED,
+    FINISHED,
+    KILL,
+    LAUNCH,
+    LEASE,
+    LOST,
+    RENEW,
+    RESIZE,
+    RESUME,
+    RUNNING,
+    STARTING,
+    SUSPEND,
+    YIELDED,
+)
+from rota.agent.gpu_readings import Readings
+from rota.agent.messages import AGENT_CODEC, ChangeSize, Forget, StartAttempt
 from rota.agent.node_agent import RANK, NodeFacts
 from rota.agent.orders import AttemptStatus
 from rota.agent.processes import boot_id, boot_s
 from rota.live.node_channel import HostReply, ReachableHost
+from rota.model.commands import Kill, Renew, Resume, Suspend
 
 BEGIN_SECONDS, LEAVE_SECONDS, TELL_SECONDS = 0.05, 0.05, 1.0
 """From a launch to the first step, from the order to leave to the end, and between two reports of steps."""
 STEPS_PER_SECOND = 10.0
 PIECE = 1 << 20
+_OPERATIONS = {StartAttempt: LAUNCH, Suspend: SUSPEND, Resume: RESUME, ChangeSize: RESIZE, Kill: KILL, Renew: RENEW}
 
 
 @dataclass
@@ -111,12 +129,14 @@ class PretendAgent:
         """What `NodeAgent.exchange` does."""
         asked, now_s = json.loads(text), boot_s()
         lost: list[list[Any]] = []
-        for operation, arguments in asked["do"]:
-            self._do(operation, arguments)
-            if operation != "forget":
-                job, attempt = (arguments["job"], arguments["attempt"]) if operation == LAUNCH else arguments[:2]
-                if (job, attempt) not in self._held and attempt <= self._known_of(job).highest[0]:
-                    lost.append([job, attempt, LOST])
+        for message in map(AGENT_CODEC.decode, asked["do"]):
+            if isinstance(message, Forget):
+                self._forget(message.job, message.attempt)
+                continue
+            self._do(message)
+            job, attempt = message.job, message.attempt
+            if (job, attempt) not in self._held and attempt <= self._known_of(job).highest[0]:
+                lost.append([job, attempt, LOST])
         self.rung = False
         told = [held for held in self._held.values() if asked["whole"] or not held.told]
         for held in told:
@@ -127,25 +147,22 @@ class PretendAgent:
     def _known_of(self, job: int) -> rules.KnownJob:
         return self._known.get(job, rules.KnownJob())
 
-    def _do(self, operation: str, arguments: Any) -> None:
-        if operation == LAUNCH:
-            job, attempt, sequence, lease_s = (arguments[name] for name in ("job", "attempt", "sequence", "lease_seconds"))
+    def _do(self, message: StartAttempt | Suspend | Resume | ChangeSize | Kill | Renew) -> None:
+        job, attempt, operation = message.job, message.attempt, _OPERATIONS[type(message)]
+        if isinstance(message, StartAttempt):
+            sequence, lease_s = message.order["sequence"], message.order["lease_seconds"]
             instruction = rules.AgentCommand(LAUNCH, attempt, sequence, lease_s=lease_s, boot=boot_id())
+        elif isinstance(message, Renew):
+            instruction = rules.AgentCommand(RENEW, attempt, lease_s=message.lease_s, sent_s=boot_s())
         else:
-            job, attempt, *rest = arguments
-            if operation == "forget":
-                self._forget(job, attempt)
-                return
-            if operation == RENEW:
-                instruction = rules.AgentCommand(RENEW, attempt, lease_s=rest[0], sent_s=boot_s())
-            else:
-                instruction = rules.AgentCommand(SUSPEND if operation == "park" else operation, attempt, rest[0])
+            instruction = rules.AgentCommand(operation, attempt, message.sequence)
         decision = rules.receive(self._known_of(job), instruction, now_s=boot_s(), boot=boot_id())
         self._known[job] = decision.known
         held = self._held.get((job, attempt))
-        if operation == LAUNCH and decision.action == LAUNCH:
-            held = self._held[job, attempt] = Held(arguments, decision.known, int(arguments["env"]["NODE_RANK"]))
-            held.steps = arguments["from_step"]
+        if isinstance(message, StartAttempt) and decision.action == LAUNCH:
+            held = Held(message.order, decision.known, int(message.order["env"]["NODE_RANK"]))
+            self._held[job, attempt] = held
+            held.steps = message.order["from_step"]
             self._later(BEGIN_SECONDS, self, held, RUNNING)
         elif held is not None and decision.action in (SUSPEND, KILL):
             held.known, held.asked, held.told = decision.known, instruction.op, False
@@ -283,6 +300,8 @@ class _AgentProcess:
 class PipedHosts:
     """`NodeChannel` (`rota/live/node_channel.py`) whose agents live in a few processes of this machine."""
 
+    nodes_can_leave = True
+
     def __init__(self, agents: int, gpus: int, processes: int) -> None:
         self._there: dict[str, ReachableHost] = {}
         self._answers: queue.SimpleQueue[HostReply] = queue.SimpleQueue()
@@ -317,6 +336,15 @@ class PipedHosts:
             while True:
                 found.append(self._answers.get_nowait())
         return found
+
+    def changed(self, host: str, facts: NodeFacts) -> None:
+        self._there[host] = ReachableHost(facts)
+
+    def notes(self) -> list[str]:
+        return []
+
+    def read_gpus(self) -> Readings:
+        return {}
 
     def rang(self) -> set[str]:
         with self._lock:

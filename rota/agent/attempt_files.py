@@ -8,6 +8,7 @@ another version understand each other.
 import json
 import math
 import time
+from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any, NamedTuple, TypeGuard
 
@@ -23,35 +24,45 @@ LONGEST_SECONDS = 1e9
 """A length of time that stands for ever, and is a number in JSON."""
 
 
-class LaunchFile(NamedTuple):
-    """launch.json."""
+class LaunchOrder(NamedTuple):
+    """What to run: the order for one attempt on one machine, as a driver gives it and as launch.json has it."""
 
     job: int
     attempt: int
     sequence: int
-    argv: list[str]
-    env: dict[str, str]
+    argv: Sequence[str]
+    env: Mapping[str, str]
+    """All variables of the job. The agent adds `ROTA_LIFE`, its supervisor `ROTA_RUN_DIR`, and nothing else."""
     workdir: str
-    log: str
+    log: Path | str
     gpus_text: str
+    """Where it runs, for people: `n1:0-1`."""
     from_step: float
-    boot_id: str
-    """The boot it was written in; in another it means nothing."""
-    written_boot_s: float
-    """When, on the clock that counts from boot: the lease runs from here, however late the supervisor is."""
     lease_seconds: float
+    """Counted from `written_boot_s`; in a driver's message, the instant at which the lease ends on the node's clock."""
     grace_seconds: float
+    """Time between the signal and SIGKILL when the job is suspended."""
     lease_grace_seconds: float
+    """Time between the signal and SIGKILL when the lease is over, if that is less."""
+    boot_id: str = ""
+    """The boot in which the order was written; in another it means nothing."""
+    written_boot_s: float = 0.0
+    """When it was written, on the clock that counts from boot: the lease runs from here, however late the supervisor is."""
     signal: str = "SIGTERM"
     progress: str = ""
+    """A pattern on the output with one or two groups: step, total."""
     steps_total: float | None = None
     log_bytes: int = LIMIT_BYTES
+    """The most that the log takes on disk."""
     clock_origin_s: float | None = None
-    """What the clock of the daemon said when the machine was booted; None: it goes by the wall clock."""
+    """What the daemon's clock said when the machine was booted; None: instants are those of the wall clock."""
     park_way: str = ""
+    """How the job is parked (`rota/park/park_method.py`), if that was found where it is started; empty: it was found before."""
     park_why: str = ""
+    """Why it is parked so."""
     stays: bool = False
-    """It is not known to save its state: if it can't be parked it keeps running, until a session of it says that it saves."""
+    """Whether the job is not known to save its state: if it can't be parked it keeps running, until a session says that it
+    saves."""
 
 
 class StatusFile(NamedTuple):
@@ -108,7 +119,7 @@ class StatusFile(NamedTuple):
     """How long it had worked when its state was last saved; 0: not since it was started."""
 
 
-def starting(job: int, attempt: int, order: LaunchFile | None) -> StatusFile:
+def starting(job: int, attempt: int, order: LaunchOrder | None) -> StatusFile:
     """How it is before its supervisor has written anything."""
     if order is None:
         return StatusFile(job, attempt, sequence=0, state=STARTING)
@@ -136,16 +147,20 @@ def _read(path: Path) -> dict[str, Any] | None:
     return value
 
 
-def read_order(folder: Path) -> LaunchFile | None:
+def read_order(folder: Path) -> LaunchOrder | None:
     """None: not there, or not to be read."""
-    value = _read(folder / LAUNCH) or {}
+    return order_of(_read(folder / LAUNCH) or {})
+
+
+def order_of(plain: Mapping[str, Any]) -> LaunchOrder | None:
+    """Return the order with these fields, of which a later version may have more; None: one is missing."""
     try:
-        return LaunchFile(**{name: value[name] for name in LaunchFile._fields if name in value})
+        return LaunchOrder(**{name: plain[name] for name in LaunchOrder._fields if name in plain})
     except TypeError:
         return None
 
 
-def write_order(folder: Path, order: LaunchFile) -> None:
+def write_order(folder: Path, order: LaunchOrder) -> None:
     write_atomic(folder, LAUNCH, json.dumps(order._asdict()).encode(), durable=True)
 
 
@@ -158,7 +173,7 @@ def read_status(folder: Path) -> StatusFile | None:
         return None
 
 
-def anew_order(order: LaunchFile, message: dict[str, Any]) -> LaunchFile | None:
+def anew_order(order: LaunchOrder, message: dict[str, Any]) -> LaunchOrder | None:
     """The order with the variables and GPUs of a message, for the same command; None: that names no variables. A variable without
     a value is taken away."""
     changed, where = message.get("env"), message.get("gpus_text")
@@ -175,7 +190,7 @@ def write_status(folder: Path, status: StatusFile) -> None:
     write_atomic(folder, STATUS, json.dumps(status._asdict()).encode(), durable=status.state == ENDED)
 
 
-def unix_s(order: LaunchFile | None, boot: str) -> float:
+def unix_s(order: LaunchOrder | None, boot: str) -> float:
     """Now, in this boot of the machine, by the clock of the daemon that gave the order: it does not jump when somebody sets the
     time of the machine."""
     if order is None or order.clock_origin_s is None or order.boot_id != boot:
@@ -183,7 +198,7 @@ def unix_s(order: LaunchFile | None, boot: str) -> float:
     return order.clock_origin_s + boot_s()
 
 
-def launch_instruction(order: LaunchFile) -> rules.AgentCommand:
+def launch_instruction(order: LaunchOrder) -> rules.AgentCommand:
     """A written order as the rules see it. Its lease is on the clock that counts from boot."""
     lease_s = order.written_boot_s + order.lease_seconds
     return rules.AgentCommand(constants.LAUNCH, order.attempt, order.sequence, lease_s, order.boot_id)

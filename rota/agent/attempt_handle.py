@@ -11,7 +11,7 @@ import time
 from pathlib import Path
 
 from rota.agent import datagrams
-from rota.agent.attempt_files import LaunchFile, StatusFile, read_order, read_status, starting, unix_s, write_order
+from rota.agent.attempt_files import LaunchOrder, StatusFile, read_order, read_status, starting, unix_s, write_order
 from rota.agent.constants import ENDED, LOST
 from rota.agent.disk import COMPLAINTS, CONTROL, JOB_LOCK, STATUS, SUPERVISOR_LOCK, is_free, sync_folder
 from rota.agent.lost import declare_lost, signs_of
@@ -49,7 +49,7 @@ def _let_go() -> None:
 class AttemptHandle:
     """Starts the supervisor of one attempt, reads what it wrote, and sends it datagrams."""
 
-    def __init__(self, folder: Path, job: int, attempt: int, order: LaunchFile | None = None, *, detached: bool = False) -> None:
+    def __init__(self, folder: Path, job: int, attempt: int, order: LaunchOrder | None = None, *, detached: bool = False) -> None:
         """`detached`: its supervisor is nobody's child. Whoever ends this process may end its children with it."""
         self.folder, self.job, self.attempt, self._detached = folder, job, attempt, detached
         self.order = order or read_order(folder)
@@ -73,7 +73,7 @@ class AttemptHandle:
 
     # Starting it.
 
-    def launch(self, order: LaunchFile) -> None:
+    def launch(self, order: LaunchOrder) -> None:
         """Write the order, then start the supervisor: see `machine` for why this order of steps is safe."""
         self.order = order
         try:
@@ -94,7 +94,7 @@ class AttemptHandle:
         _children.append(self._process)
         self.supervised, self._launched_s = True, time.monotonic()
 
-    def refuse(self, order: LaunchFile, problem: str) -> None:
+    def refuse(self, order: LaunchOrder, problem: str) -> None:
         """It is lost before anything of it is on disk."""
         self.order = order
         never = starting(self.job, self.attempt, order)

@@ -9,7 +9,7 @@ import subprocess
 from collections.abc import Callable
 from pathlib import Path
 
-from rota.agent.attempt_files import LaunchFile
+from rota.agent.attempt_files import LaunchOrder
 from rota.agent.constants import RUN_FOLDER
 
 _PR_SET_PDEATHSIG = 1
@@ -78,7 +78,7 @@ def _die_with(supervisor: int) -> Callable[[], None]:
     return in_the_child
 
 
-def start(order: LaunchFile, *, log: int, job_lock: int, folder: str) -> "subprocess.Popen[bytes]":
+def start(order: LaunchOrder, *, log: int, job_lock: int, folder: str) -> "subprocess.Popen[bytes]":
     """The main process; it leads its session and its group. `folder` is its own, for this attempt. Raises NotStarted."""
     if not order.argv:
         raise NotStarted("there is no command to run", NOT_RUN)

@@ -24,13 +24,13 @@ from collections.abc import Callable, Mapping
 from pathlib import Path
 
 from rota.agent import rules
-from rota.agent.attempt_files import launch_instruction
+from rota.agent.attempt_files import LaunchOrder, launch_instruction
 from rota.agent.attempt_files import seconds as length
 from rota.agent.attempt_handle import AttemptHandle, reap
 from rota.agent.constants import KILL, PARK, RENEW, RESIZE, RESUME, SUSPEND
 from rota.agent.disk import LAUNCH, LOGS, RUN, attempt_folder, remove_attempt, remove_job_if_empty
 from rota.agent.listener import Listener
-from rota.agent.orders import AttemptStatus, LaunchOrder, held, to_launch_file
+from rota.agent.orders import AttemptStatus, held, on_disk
 from rota.agent.overdue import LeaseCheck
 from rota.agent.processes import boot_id, boot_s
 from rota.folders import make_folder
@@ -62,7 +62,7 @@ class AttemptManager:
     def launch(self, order: LaunchOrder) -> None:
         """Start an attempt, if the rules allow it. Never raises for what the machine does: what can't be started has ended as
         lost, with a problem that says why."""
-        job, attempt, wanted = order.job, order.attempt, to_launch_file(order)
+        job, attempt, wanted = order.job, order.attempt, on_disk(order)
         decision = self._decide(job, launch_instruction(wanted))
         if decision.refusal == rules.NOT_NEW:
             return

@@ -14,13 +14,16 @@ CONTROL = "control"
 """Where the control daemon listens, in its folder: a socket, or a pipe in older versions."""
 
 
-def mps_folder(named: str | None, *, pretend: bool) -> Path | None:
-    """The folder of a control daemon that is there."""
+def mps_folder(named: str | None, *, pretend: bool, on_nodes: bool = False) -> Path | None:
+    """Return the folder of a control daemon. `on_nodes`: it is on the nodes of a cluster and cannot be checked from here. A node
+    that has none runs jobs without MPS."""
     if named is None:
         return None
-    folder = Path(named).expanduser().resolve()
+    folder = Path(named).expanduser().absolute() if on_nodes else Path(named).expanduser().resolve()
     if pretend:
         raise OptionError("needs real GPUs.", field="--mps", value=named, hint="leave --mps or --pretend out")
+    if on_nodes:
+        return folder
     try:
         mode = (folder / CONTROL).stat().st_mode
         there = stat.S_ISSOCK(mode) or stat.S_ISFIFO(mode)

@@ -1,8 +1,8 @@
-"""The agent of one node of a cluster: everything a driver asks of the node's machine, in one message and one answer.
+"""The agent of one machine: everything a driver asks of it, in one message and one answer.
 
-It knows nothing of what carries the messages, which are JSON. Whoever asks takes the node's whole inventory, or what changed
-since the last answer; an answer that got lost is asked for again with `whole`. Supervisors outlive the agent, and the next one
-finds them. What depends on this machine is found here: which way a job can be parked, and what its GPUs do.
+The agent does not know what carries the messages, which are JSON. A driver takes the whole inventory, or what changed since the
+last answer; after a loss it asks for `whole`. Supervisors outlive the agent, and the next agent finds them. What depends on the
+machine is found here: how a job can be parked, and what the GPUs do.
 """
 
 import contextlib
@@ -13,29 +13,31 @@ import socket
 import struct
 import threading
 import time
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from dataclasses import asdict, dataclass, fields, replace
 from pathlib import Path
 from typing import Any
 
+from rota.agent.attempt_files import order_of
 from rota.agent.constants import PARK_WAY
-from rota.agent.disk import RUN, write_atomic
-from rota.agent.gpu_readings import GpuWatch
+from rota.agent.gpu_readings import GpuWatch, Readings
 from rota.agent.gpu_report import GpuReport, plain_report
 from rota.agent.gpu_use import gpu_use, holders
 from rota.agent.gpus import find_gpus
 from rota.agent.host_memory import parking_gib, total_gib
 from rota.agent.machine import AttemptManager
+from rota.agent.messages import AGENT_CODEC, AgentMessage, ChangeSize, Forget, StartAttempt
+from rota.agent.node_files import NodeFiles, boot_number, keep_boot_number
 from rota.agent.node_parking import with_parking
-from rota.agent.orders import AttemptStatus, LaunchOrder
+from rota.agent.orders import AttemptStatus
 from rota.agent.other_programs import OtherPrograms
 from rota.agent.processes import boot_id, boot_s, life_of
 from rota.folders import make_folder, state_folder
+from rota.model.commands import Kill, Renew, Resume, Suspend, SuspendKind
 
-BOOT_FILE, AGENT_FILE, EPOCH_FILE = "boot.json", "agent", "epoch"
-RANK, PARKING = "rank", "parking"
+RANK = "rank"
 READ_SECONDS = 1.0
-"""An answer waits so long for readings of the GPUs at most."""
+"""Longest wait of an answer for readings of the GPUs, in seconds."""
 LOOK_SECONDS = 1.0
 """How often to look for supervisors that were killed."""
 _GET_ADDRESS = 0x8915
@@ -71,48 +73,55 @@ class AgentReplaced(RuntimeError):
 
 
 class NodeAgent:
-    """Of one node. Calls may come from several threads."""
+    """The agent of one machine. Calls may come from several threads."""
 
-    def __init__(self, folder: Path, name: str, address: str, *, accelerator: str = "", pretend_gpus: int = 0) -> None:
-        """`folder`: on a disk of the node's own, below the user's state folder if it is relative; `accelerator` and
-        `pretend_gpus`: for a node on which NVML finds no GPU."""
-        folder = state_folder() / folder
-        make_folder(folder, instead="--node-folder with a folder that only you can write, on a disk of each node's own")
+    def __init__(
+        self,
+        folder: Path,
+        facts: NodeFacts,
+        uuids: Mapping[int, str],
+        *,
+        files: NodeFiles | None = None,
+        detached: bool = False,
+        wake: Callable[[], None] = lambda: None,
+    ) -> None:
+        """`uuids`: those of real GPUs by CUDA's number, in the order of `facts.devices`. `files`: how agents of a node agree who
+        is the latest; None: the process of the agent has a lock on the folder. `detached`: whether the process of the agent may
+        be ended with all its children. `wake` is called when a supervisor rings."""
+        self.facts, self._folder, self._files, self._uuids = facts, folder, files, uuids
+        self._token = files.token if files is not None else secrets.token_hex(8)
+        self._names = dict(zip(uuids.values(), facts.devices, strict=False))
+        """The names of real GPUs in the cluster, by UUID."""
+        self.read_seconds = READ_SECONDS
+        self._wake = wake
         self._rang = threading.Event()
         self._lock = threading.Lock()
         self._waits = 0
         """The number of the last call that waits."""
-        self._folder, self._token = folder, secrets.token_hex(8)
-        write_atomic(folder, AGENT_FILE, self._token.encode(), durable=False)
-        self._epoch = int((folder / EPOCH_FILE).read_text()) if (folder / EPOCH_FILE).exists() else 0
-        """The latest of all schedulers that have asked."""
-        self._machine = AttemptManager(folder, self._rang.set, detached=True)
-        every = find_gpus() if not pretend_gpus else []
-        found = [gpu for gpu in every if gpu.accelerator == every[0].accelerator]  # others would be another node
-        self._uuids = {gpu.index: gpu.uuid for gpu in found}
-        self._watch = GpuWatch() if found else None
+        self._machine = AttemptManager(folder, self._ring, detached=detached)
+        self._watch = GpuWatch() if uuids else None
         self._others = OtherPrograms(folder)
-        self.facts = NodeFacts(
-            name=name,
-            accelerator=found[0].accelerator if found else accelerator,
-            devices=tuple(f"{name}/{gpu.uuid}" for gpu in found) or tuple(f"{name}/{i}" for i in range(pretend_gpus)),
-            indices=tuple(gpu.index for gpu in found) or tuple(range(pretend_gpus)),
-            boot=_boot_number(folder),
-            host=socket.gethostname(),
-            address=address,
-            interface=interface_of(address),
-            host_gib=parking_gib(total_gib(), len(found) / len(every)) if found else None,
-            pretend=not found,
-            boot_id=boot_id(),
-        )
+        self._carry_out: Mapping[type, Callable[[Any], None]] = {
+            StartAttempt: self._start,
+            Suspend: self._suspend,
+            Resume: self._resume,
+            Renew: self._renew,
+            ChangeSize: self._change_size,
+            Kill: self._kill,
+            Forget: self._forget,
+        }
+
+    def _ring(self) -> None:
+        self._rang.set()
+        self._wake()
 
     def hello(self) -> str:
         return json.dumps(asdict(self.facts))
 
     def exchange(self, text: str) -> str:
-        """Carry out what is asked, in order, and tell how things are.
+        """Carry out what is asked, in order, and return how things are.
 
-        `do` is a list of [operation, arguments]: those of `AttemptManager`, with a plain order for a launch. `whole`: tell
+        `do` is a list of messages (`rota/agent/messages.py`), as the codec writes them. `whole`: tell
         everything. `gpus`: tell also how the GPUs are and how jobs use them, as far as that is known within a second.
         Leases end at instants of this machine's own clock, which every answer tells: however long a message was on its way, or
         this process stood still, no lease gets longer by it. A scheduler of an earlier `epoch` than the latest is refused.
@@ -121,21 +130,14 @@ class NodeAgent:
         """
         asked: Mapping[str, Any] = json.loads(text)
         with self._lock:
-            if not self._has_node():
-                raise AgentReplaced(f"another agent has {self._folder}, or the folder is gone")
-            if asked.get("epoch", 0) < self._epoch:
-                return json.dumps({"refused": self._epoch, "message": asked["message"]})
-            self._keep_epoch(asked.get("epoch", 0))
-            if "boot" in asked and asked["boot"] != self.facts.boot:
-                _keep_boot_number(self._folder, asked["boot"])
-                self.facts = replace(self.facts, boot=asked["boot"])
+            if self._files is not None and not self._admit(self._files, asked):
+                return json.dumps({"refused": self._files.epoch, "message": asked["message"]})
             lost: list[list[Any]] = []
-            for operation, arguments in asked["do"]:
-                self._do(operation, arguments)
-                if operation != "forget":
-                    job, attempt = (arguments["job"], arguments["attempt"]) if operation == "launch" else arguments[:2]
-                    reply = self._machine.answer(job, attempt)
-                    lost += [[job, attempt, reply.outcome]] if reply is not None else []
+            for plain in asked["do"]:
+                message: AgentMessage = AGENT_CODEC.decode(plain)
+                self._carry_out[type(message)](message)
+                reply = self._machine.answer(message.job, message.attempt) if not isinstance(message, Forget) else None
+                lost += [[message.job, message.attempt, reply.outcome]] if reply is not None else []
             self._rang.clear()
             changed = self._machine.poll()
             told = self._machine.inventory() if asked["whole"] else changed
@@ -145,30 +147,35 @@ class NodeAgent:
         answer |= {"agent": self._token, "facts": asdict(self.facts)} if asked.get("agent") != self._token else {}
         return json.dumps(answer | {"boot_s": boot_s()})  # last: what came before it may have taken a while
 
-    def _has_node(self) -> bool:
-        """Whether this is the latest agent of the node. One that stood still may have been replaced."""
-        try:
-            return (self._folder / AGENT_FILE).read_bytes() == self._token.encode()
-        except FileNotFoundError:
+    def _admit(self, files: NodeFiles, asked: Mapping[str, Any]) -> bool:
+        """Keep what the scheduler says of epoch and boot. Return False if a later one than it has asked before."""
+        if not files.is_latest():
+            raise AgentReplaced(f"another agent has {self._folder}, or the folder is gone")
+        if asked.get("epoch", 0) < files.epoch:
             return False
+        files.keep_epoch(asked.get("epoch", 0))
+        if "boot" in asked and asked["boot"] != self.facts.boot:
+            keep_boot_number(self._folder, asked["boot"])
+            self.facts = replace(self.facts, boot=asked["boot"])
+        return True
+
+    def readings(self) -> Readings:
+        """Return readings of the GPUs by their names in the cluster. Any thread; takes `READ_SECONDS` at most."""
+        return self._named(self._watch.latest(wait_seconds=READ_SECONDS)) if self._watch is not None else {}
+
+    def _named(self, read: Readings) -> Readings:
+        return {name: read[uuid] for uuid, name in self._names.items() if uuid in read}
 
     def _gpus(self) -> dict[str, Any]:
-        """Readings by the names that the GPUs have in the cluster. Not under the lock while a driver in trouble is waited for."""
-        read = self._watch.latest(wait_seconds=READ_SECONDS) if self._watch is not None else {}
-        mine = {uuid: read[uuid] for uuid in self._uuids.values() if uuid in read}
+        """Return the GPU report. A driver of GPUs that hangs is not waited for under the lock."""
+        read = self._watch.latest(wait_seconds=self.read_seconds) if self._watch is not None else {}
+        mine = {uuid: read[uuid] for uuid in self._names if uuid in read}
         with self._lock:
             everyone = holders(self._machine.inventory(), self._machine.variables, self._uuids)
         uses = gpu_use(everyone, mine, life_of) if mine else {}
-        readings = {f"{self.facts.name}/{uuid}": reading for uuid, reading in mine.items()}
         others = self._others.look(mine, {holder.life for holder in everyone if holder.life})
-        taken = {f"{self.facts.name}/{uuid}": by for uuid, by in others.items()}
-        return plain_report(GpuReport(readings, uses, taken), time.time())
-
-    def _keep_epoch(self, epoch: int) -> None:
-        """Before anything is done in it."""
-        if epoch > self._epoch:
-            write_atomic(self._folder, EPOCH_FILE, str(epoch).encode(), durable=True)
-            self._epoch = epoch
+        taken = {self._names[uuid]: by for uuid, by in others.items()}
+        return plain_report(GpuReport(self._named(mine), uses, taken), time.time())
 
     def _part(self, status: AttemptStatus) -> dict[str, Any]:
         """With its place in its gang."""
@@ -192,35 +199,67 @@ class NodeAgent:
         if self._watch is not None:
             self._watch.close()
 
-    def _do(self, operation: str, arguments: Any) -> None:
-        if operation == "launch":
-            self._launch(arguments)
-        elif operation == "park" and not self._machine.variables(*arguments[:2]).get(PARK_WAY):
-            self._machine.suspend(*arguments)  # it was found when it was started that it can't be parked
-        elif operation == "resume":
-            job, attempt, sequence, lease_s = arguments
-            self._machine.resume(job, attempt, sequence, max(lease_s - boot_s(), 0.0))
-        elif operation == "renew":
-            job, attempt, lease_s = arguments
-            if lease_s > boot_s():  # one that comes too late takes nothing away
-                self._machine.renew(job, attempt, lease_s - boot_s())
-        elif operation in ("suspend", "park", "resize", "kill", "forget"):
-            getattr(self._machine, operation)(*arguments)
-
-    def _launch(self, arguments: Mapping[str, Any]) -> None:
+    def _start(self, message: StartAttempt) -> None:
         """A launch that is repeated finds its attempt there, and has nothing to look up."""
-        order = {name: value for name, value in arguments.items() if name in _ORDER_FIELDS}
-        known = self._machine.variables(order["job"], order["attempt"])
-        if PARKING in arguments and not known:
-            order = with_parking(order, arguments[PARKING], real_gpus=not self.facts.pretend)
-        lease_seconds = max(order["lease_seconds"] - boot_s(), 0.0)
-        self._machine.launch(LaunchOrder(**{**order, "argv": tuple(order["argv"]), "lease_seconds": lease_seconds}))
+        fields_of_order = message.order
+        if message.parking is not None and not self._machine.variables(message.job, message.attempt):
+            fields_of_order = with_parking(message.order, message.parking, real_gpus=not self.facts.pretend)
+        order = order_of(fields_of_order)
+        if order is not None:
+            self._machine.launch(order._replace(lease_seconds=max(order.lease_seconds - boot_s(), 0.0)))
+
+    def _suspend(self, command: Suspend) -> None:
+        """A job that can't be parked, as was found when it was started, saves and leaves."""
+        parks = command.kind is SuspendKind.PARK and self._machine.variables(command.job, command.attempt).get(PARK_WAY)
+        (self._machine.park if parks else self._machine.suspend)(command.job, command.attempt, command.sequence)
+
+    def _resume(self, command: Resume) -> None:
+        self._machine.resume(command.job, command.attempt, command.sequence, max(command.lease_s - boot_s(), 0.0))
+
+    def _renew(self, command: Renew) -> None:
+        if command.lease_s > boot_s():  # one that comes too late takes nothing away
+            self._machine.renew(command.job, command.attempt, command.lease_s - boot_s())
+
+    def _change_size(self, message: ChangeSize) -> None:
+        what = message.sequence, message.batch_size, message.env, message.gpus_text
+        self._machine.resize(message.job, message.attempt, *what)
+
+    def _kill(self, command: Kill) -> None:
+        self._machine.kill(command.job, command.attempt, command.sequence)
+
+    def _forget(self, message: Forget) -> None:
+        self._machine.forget(message.job, message.attempt)
+
+
+def cluster_agent(folder: Path, name: str, address: str, *, accelerator: str = "", pretend_gpus: int = 0) -> NodeAgent:
+    """Return the agent of a cluster's node, the latest of it from now on.
+
+    `folder`: on a disk of the node's own, below the user's state folder if it is relative; `accelerator` and `pretend_gpus`: for
+    a node on which NVML finds no GPU.
+    """
+    folder = state_folder() / folder
+    make_folder(folder, instead="--node-folder with a folder that only you can write, on a disk of each node's own")
+    files = NodeFiles(folder)
+    every = find_gpus() if not pretend_gpus else []
+    found = [gpu for gpu in every if gpu.accelerator == every[0].accelerator]  # others would be another node
+    facts = NodeFacts(
+        name=name,
+        accelerator=found[0].accelerator if found else accelerator,
+        devices=tuple(f"{name}/{gpu.uuid}" for gpu in found) or tuple(f"{name}/{i}" for i in range(pretend_gpus)),
+        indices=tuple(gpu.index for gpu in found) or tuple(range(pretend_gpus)),
+        boot=boot_number(folder),
+        host=socket.gethostname(),
+        address=address,
+        interface=interface_of(address),
+        host_gib=parking_gib(total_gib(), len(found) / len(every)) if found else None,
+        pretend=not found,
+        boot_id=boot_id(),
+    )
+    return NodeAgent(folder, facts, {gpu.index: gpu.uuid for gpu in found}, files=files, detached=True)
 
 
 _STATUS_FIELDS = frozenset(each.name for each in fields(AttemptStatus))
 _FACT_FIELDS = frozenset(each.name for each in fields(NodeFacts))
-_ORDER_FIELDS = frozenset(each.name for each in fields(LaunchOrder))
-"""A scheduler of a later version may ask for more."""
 
 
 def read_facts(plain: Mapping[str, Any]) -> NodeFacts:
@@ -246,29 +285,3 @@ def interface_of(address: str) -> str:
                 if socket.inet_ntoa(found[20:24]) == address:
                     return name
     return ""
-
-
-def _boot_number(folder: Path) -> int:
-    """The same for as long as the machine runs, and larger after every boot, also on a disk that was wiped meanwhile. It is in
-    two files: if it changed while jobs live here, the scheduler would take them for dead."""
-    number = 0
-    for path in _boot_files(folder):
-        with contextlib.suppress(FileNotFoundError, ValueError, TypeError):
-            seen, before = json.loads(path.read_text(encoding="utf-8"))
-            if seen == boot_id():
-                _keep_boot_number(folder, int(before))
-                return int(before)
-            number = max(number, int(before))
-    number = max(number + 1, int(time.time()))
-    _keep_boot_number(folder, number)
-    return number
-
-
-def _keep_boot_number(folder: Path, number: int) -> None:
-    for path in _boot_files(folder):
-        path.parent.mkdir(mode=0o700, exist_ok=True)
-        write_atomic(path.parent, path.name, json.dumps([boot_id(), number]).encode(), durable=True)
-
-
-def _boot_files(folder: Path) -> tuple[Path, Path]:
-    return folder / BOOT_FILE, folder / RUN / BOOT_FILE

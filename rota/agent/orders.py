@@ -1,52 +1,15 @@
-"""What a daemon asks of its machine, and what it is told."""
+"""What is known of an attempt (`AttemptStatus`), and an order as it goes to disk."""
 
 import secrets
 from collections.abc import Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, fields
 from pathlib import Path
 
 from rota.agent import rules
-from rota.agent.attempt_files import LaunchFile, StatusFile, seconds, starting
-from rota.agent.constants import ATTEMPT_ID, RUNNING, STARTING
-from rota.agent.log import LIMIT_BYTES
+from rota.agent.attempt_files import LaunchOrder, StatusFile, seconds, starting
+from rota.agent.constants import ATTEMPT_ID, PARK_WAY, RUNNING, STARTING
 from rota.agent.processes import boot_id, boot_s
-
-
-@dataclass(frozen=True, kw_only=True)
-class LaunchOrder:
-    """Start one attempt."""
-
-    job: int
-    attempt: int
-    sequence: int
-    argv: tuple[str, ...]
-    env: Mapping[str, str]
-    """All of its environment; the agent adds `ROTA_LIFE`, its supervisor `ROTA_RUN_DIR`, and nothing else."""
-    workdir: str
-    log: Path | str
-    gpus_text: str
-    """Where it runs, for people: `n1 GPUs 0,1`."""
-    from_step: float
-    lease_seconds: float
-    """From now."""
-    grace_seconds: float
-    """Between the signal and SIGKILL when it is suspended."""
-    lease_grace_seconds: float
-    """The same when its lease is over, if that is less."""
-    signal: str = "SIGTERM"
-    progress: str = ""
-    """A pattern on its output with one or two groups: step, total."""
-    steps_total: float | None = None
-    stays: bool = False
-    """It is not known to save its state: if it can't be parked it keeps running, until a session of it says that it saves."""
-    log_bytes: int = LIMIT_BYTES
-    """What its log may take on disk."""
-    clock_origin_s: float | None = None
-    """What the daemon's clock said when the machine was booted; None: instants are told by the wall clock."""
-    park_way: str = ""
-    """How it is parked (`rota/park/park_method.py`), if that was found where it is started; empty: that was found before,"""
-    park_why: str = ""
-    """and why so."""
+from rota.park.park_method import PRELOAD
 
 
 @dataclass(frozen=True)
@@ -109,6 +72,8 @@ class AttemptStatus:
     """Why its state could not be saved, when that was last tried; empty: it could."""
     safe_seconds: float = 0.0
     """How long it had worked when its state was last saved; 0: not since it was started."""
+    keeps_memory: bool = False
+    """Whether the host memory that it takes when it is parked stays its own."""
 
     @property
     def start_sequence(self) -> int:
@@ -121,74 +86,46 @@ class AttemptStatus:
         return self.stepped_s is not None
 
 
-def to_launch_file(order: LaunchOrder) -> LaunchFile:
-    """As it goes to disk. The lease runs from here.
+def on_disk(order: LaunchOrder) -> LaunchOrder:
+    """Return an order as it goes to disk. The lease runs from here.
 
     The life is drawn here and overrides one that came along: a daemon that runs inside a job has that job's in its environment,
     and another home on this machine may count its jobs alike.
     """
-    return LaunchFile(
-        job=order.job,
-        attempt=order.attempt,
-        sequence=order.sequence,
+    return order._replace(
         argv=list(order.argv),
         env={**order.env, ATTEMPT_ID: f"{order.job}.{order.attempt}.{secrets.token_hex(8)}"},
         workdir=str(Path(order.workdir).absolute()),
         log=str(Path(order.log).absolute()),
-        gpus_text=order.gpus_text,
         from_step=float(order.from_step),
         boot_id=boot_id(),
         written_boot_s=boot_s(),
         lease_seconds=seconds(order.lease_seconds) or 0.0,
         grace_seconds=seconds(order.grace_seconds) or 0.0,
         lease_grace_seconds=seconds(order.lease_grace_seconds) or 0.0,
-        signal=order.signal,
-        progress=order.progress,
         steps_total=None if order.steps_total is None else float(order.steps_total),
-        stays=order.stays,
-        log_bytes=int(order.log_bytes),
-        clock_origin_s=order.clock_origin_s,
-        park_way=order.park_way,
-        park_why=order.park_why,
     )
 
 
-def attempt_status(job: int, attempt: int, order: LaunchFile | None, status: StatusFile | None) -> AttemptStatus:
+_OF_ORDER = ("gpus_text", "from_step", "park_way", "park_why")
+_OF_STATUS = tuple({each.name for each in fields(AttemptStatus)} & {*StatusFile._fields} - {"job", "attempt"})
+"""Fields of a status that are those of the order, and of status.json, under the same names."""
+
+
+def attempt_status(job: int, attempt: int, order: LaunchOrder | None, status: StatusFile | None) -> AttemptStatus:
+    """Return what is known of an attempt from its two files."""
     status = status or starting(job, attempt, order)
     since_s, since_steps = status.pace[1:3]  # a list, as JSON has it
     return AttemptStatus(
         job=job,
         attempt=attempt,
-        sequence=status.sequence,
-        state=status.state,
-        steps_done=status.steps_done,
-        steps_total=status.steps_total,
-        steps_saved=status.steps_saved,
-        outcome=status.outcome,
-        exit_code=status.exit_code,
-        started_s=status.started_s,
-        ended_s=status.ended_s,
-        asked=status.asked,
-        problem=status.problem,
-        launch_sequence=order.sequence if order else 0,
-        began_s=status.began_s,
-        stepped_s=status.stepped_s,
-        gpus_text=order.gpus_text if order else "",
+        **{name: getattr(status, name) for name in _OF_STATUS},
+        **({name: getattr(order, name) for name in _OF_ORDER} if order is not None else {}),
+        launch_sequence=order.sequence if order is not None else 0,
         change_sequence=status.start_sequence,
-        metrics=status.metrics,
-        from_step=order.from_step if order else 0.0,
-        parked_s=status.parked_s,
-        resumed_s=status.resumed_s,
-        parked_seconds=status.parked_seconds,
-        parked_gib=status.parked_gib,
-        parking_problem=status.parking_problem,
-        park_way=order.park_way if order else "",
-        park_why=order.park_why if order else "",
         paced_s=since_s,
         paced_steps=since_steps or 0.0,
-        saves=status.saves,
-        saving_problem=status.saving_problem,
-        safe_seconds=status.safe_seconds,
+        keeps_memory=order is not None and order.env.get(PARK_WAY) == PRELOAD,
     )
 
 

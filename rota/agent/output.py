@@ -8,7 +8,7 @@ import math
 import os
 from pathlib import Path
 
-from rota.agent.attempt_files import LaunchFile
+from rota.agent.attempt_files import LaunchOrder
 from rota.agent.constants import SESSION
 from rota.agent.log_writer import LogWriter
 from rota.agent.processes import ProcessIdentity, boot_s
@@ -28,7 +28,7 @@ look took: a job that floods its log and makes no step must not keep its supervi
 class Output:
     """`descriptor` is the end of the pipe that the job gets; `read_end` is the supervisor's."""
 
-    def __init__(self, order: LaunchFile, signs: ProcessIdentity) -> None:
+    def __init__(self, order: LaunchOrder, signs: ProcessIdentity) -> None:
         self.log = LogWriter(Path(order.log), order.log_bytes, signs)
         self.progress = Progress(order.progress) if order.progress not in ("", SESSION) else None
         self.came_s = 0.0

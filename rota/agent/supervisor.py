@@ -19,7 +19,7 @@ from typing import Any
 
 from rota.agent import child, datagrams, rules
 from rota.agent.attempt_files import (
-    LaunchFile,
+    LaunchOrder,
     anew_order,
     is_count,
     launch_instruction,
@@ -101,7 +101,7 @@ DATAGRAMS_AT_ONCE = 64
 class Supervisor:
     """Instants are on the clock that counts from boot, those of the status apart."""
 
-    def __init__(self, order: LaunchFile, known: rules.KnownJob, boot: str) -> None:
+    def __init__(self, order: LaunchOrder, known: rules.KnownJob, boot: str) -> None:
         self.order, self.boot = order, boot
         self.status = starting(order.job, order.attempt, order)._replace(state=RUNNING)
         self.stop_signal = signal_number(order.signal)
@@ -120,7 +120,7 @@ class Supervisor:
         self.exit_code: int | None = None
         self.adopted_codes: set[int] = set()
         """Exits of orphans since it was asked to stop."""
-        self.anew: LaunchFile | None = None
+        self.anew: LaunchOrder | None = None
         """It was told to save and leave, and is started again with another size."""
         self.anew_sequence: int | None = None
         """It was started again so, and has not made a step since: that of the command to."""
@@ -330,7 +330,7 @@ class Supervisor:
             self.status = self.status._replace(start_sequence=sequence, pace=Pace())
         self._carry_out(decision)
 
-    def _resize_anew(self, sequence: int, anew: LaunchFile) -> None:
+    def _resize_anew(self, sequence: int, anew: LaunchOrder) -> None:
         """Other GPUs are for other processes: it saves and leaves, and the same command is started again with these."""
         decision = self._decide(RESIZE, sequence)
         if decision.action == RESIZE and self.exit_code is None:

@@ -64,7 +64,8 @@ def run(
             raise OptionError("must be more than 0, and finite.", field=name, value=value, hint=f"{name} 30")
     from rota.beliefs.rates import Rates
     from rota.compose.accelerator_types import type_guesses
-    from rota.live.local import Local
+    from rota.live.driver import Driver
+    from rota.live.local_channel import LocalChannel
     from rota.live.profiling import Profiling, profile_key, profile_options
     from rota.profiles.write_rates import check_table
     from rota.server.serve import this_machine
@@ -83,9 +84,8 @@ def run(
     options = profile_options(job, key, cluster)
     folder = Path(tempfile.mkdtemp(prefix="rota-profile-"))
     try:
-        local = Local(folder, cluster, lease_grace_seconds=GRACE_SECONDS, gpus=gpus)
         profiling = Profiling(
-            local,
+            Driver(folder, LocalChannel(folder, cluster, gpus), lease_grace_seconds=GRACE_SECONDS),
             job,
             folder,
             seconds=seconds,

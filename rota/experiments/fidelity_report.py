@@ -11,9 +11,9 @@ from rota.compose.live_scheduler import JOURNAL_CODEC, make_scheduler
 from rota.compose.registry import make_policy
 from rota.core.decision_timing import AtEvents
 from rota.errors import JournalError, OptionError
+from rota.live.driver import PROGRESS_EVERY_SECONDS
 from rota.live.journal_entries import JournalEntry
 from rota.live.journal_place import find_journal, has_journal, open_journal
-from rota.live.local import PROGRESS_EVERY_SECONDS
 from rota.model.units import FOREVER
 from rota.report.fidelity_causes import CauseError, errors_by_cause, pairs_in_other_order
 from rota.report.job_time import JobTime, job_times

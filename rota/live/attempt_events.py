@@ -13,12 +13,12 @@ from rota.agent import rules
 from rota.agent.constants import ENDED, LEASE, PARKED, RUNNING, SESSION, SUSPEND, SUSPENDED
 from rota.agent.orders import AttemptStatus, held
 from rota.agent.outcome import EXIT_YIELDED, length_text, worked_seconds
-from rota.live.driver import DriverContext
+from rota.live.driver_protocol import DriverContext
 from rota.live.starts import Starts
 from rota.model.commands import SuspendKind
 from rota.model.events import Attached, Exited, External, Outcome, Progressed, Started, Suspended
 from rota.model.units import FOREVER
-from rota.park.park_method import can_sleep
+from rota.park.park_method import PRELOAD, can_sleep
 
 CAME_UP_SECONDS = 30.0
 """A job that tells no steps, and has worked for less than this, may still have been coming up."""
@@ -35,11 +35,10 @@ class AttemptEvents:
         node: int | None = None,
         *,
         is_first: Callable[[AttemptStatus], bool] = lambda status: True,
-        keeps_memory: Callable[[AttemptStatus], bool] = lambda status: False,
     ) -> None:
-        """`node`: which of the core's nodes it is; None: it speaks for all nodes of its jobs. `is_first`: whether this is the
-        first part of a gang; `keeps_memory`: whether what it takes on the host when it is parked stays its own."""
-        self.node, self._context, self._is_first, self._keeps_memory = node, context, is_first, keeps_memory
+        """`node`: the number of the machine's node in the core; None: the machine has all nodes of its jobs. `is_first`: whether
+        an attempt is the first part of its gang."""
+        self.node, self._context, self._is_first = node, context, is_first
         self.started: dict[tuple[int, int], float] = {}
         """Attempts that were told to have started, and when they did."""
         self.running: dict[int, AttemptStatus] = {}
@@ -145,7 +144,7 @@ class AttemptEvents:
             return []
         self._parked[key] = at_s
         done = status.steps_done if self._tells(status) else status.steps_saved + worked_seconds(status, at_s)
-        kind, gib, keeps = SuspendKind.PARK, status.parked_gib, self._keeps_memory(status)
+        kind, gib, keeps = SuspendKind.PARK, status.parked_gib, _keeps_memory(status)
         return [Suspended(status.job, status.attempt, status.sequence, at_s, kind, done, self.node, gib=gib, keeps=keeps)]
 
     def _end(self, status: AttemptStatus) -> External:
@@ -237,6 +236,11 @@ def _broken_save(status: AttemptStatus) -> str:
     problem."""
     broken = status.asked in (SUSPEND, LEASE) and status.exit_code not in (0, EXIT_YIELDED) and status.saving_problem
     return f"its state could not be saved: {status.saving_problem}" if broken else ""
+
+
+def _keeps_memory(status: AttemptStatus) -> bool:
+    """An agent of an earlier version says only how the attempt is parked."""
+    return status.keeps_memory or status.park_way == PRELOAD
 
 
 def _can_park(status: AttemptStatus) -> bool | None:

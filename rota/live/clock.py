@@ -22,12 +22,13 @@ class Clock:
     """Seconds since 1970. Set from the wall clock, then carried by the clock that counts from boot; never before what was
     recorded."""
 
-    def __init__(self, not_before_s: float = 0.0, origin: ClockOrigin | None = None, *, never_ahead: bool = False) -> None:
-        """`origin`: of an earlier clock, which this one goes on from if the machine was not booted since. `never_ahead`: if it
-        was, or this is another machine, go on from what was recorded: leases of jobs elsewhere may end late and never early."""
+    def __init__(self, not_before_s: float = 0.0, origin: ClockOrigin | None = None, *, nodes_can_leave: bool = False) -> None:
+        """`origin`: where an earlier clock stood; this one goes on from it if the machine was not booted since. Otherwise jobs of
+        other machines may live (`nodes_can_leave`): it goes on from what was recorded, so that their leases end late, never
+        early."""
         boot, now_s = boot_id(), boot_s()
         carried_s = origin.unix_s if origin is not None and origin.boot == boot else time.time() - now_s
-        if never_ahead and origin is not None and origin.boot != boot:
+        if nodes_can_leave and origin is not None and origin.boot != boot:
             carried_s = not_before_s - now_s
         self.origin = ClockOrigin(boot, max(carried_s, not_before_s - now_s))
 

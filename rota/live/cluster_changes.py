@@ -1,6 +1,6 @@
 """A home that opens with other GPUs than before: the scheduler's cluster follows what the driver has.
 
-GPUs have names that stay theirs (`Driver.devices`), so it is known which are the same. A node whose GPUs are all there stays. Any
+GPUs have names that stay theirs, so it is known which are the same. A node whose GPUs are all there stays. Any
 other is drained: its jobs save and stop as in any suspension. Once it is empty it leaves, and what is there now joins as a new
 node. All of it is events, in the journal like any other, so recovery and replay give the same cluster.
 """
@@ -33,9 +33,9 @@ class ClusterChanges:
     """What has to change until the scheduler's cluster is the driver's."""
 
     def __init__(
-        self, state: State, known: Mapping[int, Devices], there: Sequence[NamedNode], *, absent_stay: bool = False
+        self, state: State, known: Mapping[int, Devices], there: Sequence[NamedNode], *, nodes_can_leave: bool = False
     ) -> None:
-        """`absent_stay`: a node that is not there may only be silent, and the driver says when it has left."""
+        """`nodes_can_leave`: a node that is not there may only be silent, and the driver says when it has left."""
         self.devices = dict(known)
         """By number of the node, also of nodes that have left."""
         here = {number: NamedNode(node, self.devices.get(number, ())) for number, node in _present(state).items()}
@@ -50,8 +50,8 @@ class ClusterChanges:
             if left:
                 self._joining.append(NamedNode(replace(wanted.node, gpus=len(left)), left))
         absent = {number: mine for number, mine in here.items() if number not in self._staying}
-        self._leaving = {} if absent_stay else absent
-        self._back_in_use = set() if absent_stay else self._staying
+        self._leaving = {} if nodes_can_leave else absent
+        self._back_in_use = set() if nodes_can_leave else self._staying
         self.text = _format_changes([str(mine) for mine in self._leaving.values()], [str(new) for new in self._joining])
         """The change in words; empty: there is none."""
 

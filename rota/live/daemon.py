@@ -22,7 +22,7 @@ from typing import Any
 from rota.errors import BusyError, ConflictError, OptionError, RotaError
 from rota.live.clock import Clock
 from rota.live.cluster_changes import ClusterChanges, NamedNode, device_of, named_nodes, never_run, pretend_devices
-from rota.live.driver import Driver, DriverContext
+from rota.live.driver_protocol import DriverCommand, DriverContext, DriverProtocol
 from rota.live.find_record import find_record, unknown_job
 from rota.live.given_beliefs import SCORED, same_given, scored_devices
 from rota.live.history import JobHistory, JobRecord
@@ -81,7 +81,7 @@ class Daemon:
         home: Path,
         make: Make,
         words: Codec,
-        driver: Driver,
+        driver: DriverProtocol,
         *,
         worker: Callable[[str], Sequence[str]],
         configuration: Mapping[str, Any],
@@ -118,12 +118,12 @@ class Daemon:
             self.history.restore(JobRecord.of(job, submitted, record))
         devices = {int(node): tuple(names) for node, names in self.configuration[DEVICES].items()}
         self._machines = driver.discover_cluster()
-        self._cluster = ClusterChanges(scheduler.state, devices, there, absent_stay=driver.nodes_may_be_silent)
+        self._cluster = ClusterChanges(scheduler.state, devices, there, nodes_can_leave=driver.nodes_can_leave)
         self._settled = False
         self._node_log = NodeLog(scheduler.state)
         # While jobs have leases, the clock goes on as it was; without any, it is set by the wall clock again.
         origin = self.journal.clock_origin() if scheduler.state.jobs.attempts else None
-        self.clock = Clock(scheduler.state.now_s, origin, never_ahead=driver.nodes_may_be_silent)
+        self.clock = Clock(scheduler.state.now_s, origin, nodes_can_leave=driver.nodes_can_leave)
         self._on_another_machine = origin is not None and origin.boot != self.clock.origin.boot
         driver.open(self._context())
         self._policy_before = before["policy"] if before is not None else self.configuration["policy"]
@@ -174,8 +174,8 @@ class Daemon:
             if self._cluster.text:
                 self._tell(f"the cluster is another than before: {self._cluster.text}")
             self._turn(self._first_news())
-            if self._on_another_machine and self.driver.nodes_may_be_silent:
-                self.driver.carry_out(renewals_after_takeover(self.scheduler.state))
+            if self._on_another_machine and self.driver.nodes_can_leave:
+                self._carry_out(renewals_after_takeover(self.scheduler.state))
             state = self.scheduler.state
             self.driver.kill_unknown_attempts(
                 lambda job, attempt: job in state.jobs.attempts and state.jobs.attempts[job].number == attempt
@@ -198,7 +198,7 @@ class Daemon:
         taken = {self.scheduler.state.machines.cluster.gpu_node.item(gpu) for gpu in self.scheduler.state.machines.taken}
         events: list[Item] = [GpusTaken(node, (), (), self.clock()) for node in sorted(taken)]  # the driver looks again
         events += self.driver.events()
-        if not self.driver.nodes_may_be_silent:
+        if not self.driver.nodes_can_leave:
             there = {(status.job, status.attempt) for status in self.driver.inventory()}
             events += lost_with_their_files(self.scheduler.state, there, home_id(self.home), self.clock())
         if self.scheduler.state.question.asked is not None:
@@ -210,7 +210,7 @@ class Daemon:
     def _wait(self) -> list[Item]:
         """Everything that came in, or nothing when the timer is what ended the wait."""
         until = self._wake_s - self.clock()
-        watched = self.driver.running() or self.scheduler.state.jobs.attempts or self.driver.nodes_may_be_silent
+        watched = self.driver.running() or self.scheduler.state.jobs.attempts
         until = min(until, LOOK_EVERY_SECONDS if watched or self._reserve.full else self.driver.look_every_seconds)
         items: list[Item] = []
         with contextlib.suppress(queue.Empty):
@@ -248,7 +248,7 @@ class Daemon:
         self._do(commands)
         self._announce()
         self._advance_cluster_change()
-        for line in self._node_log.lines(state) if self.driver.nodes_may_be_silent else ():
+        for line in self._node_log.lines(state) if self.driver.nodes_can_leave else ():
             self._tell(line)
         self._upkeep.after_turn(len(events))
 
@@ -326,11 +326,11 @@ class Daemon:
 
     def _look_at_machines(self) -> None:
         """Machines of a cluster come and go."""
-        if self.driver.discover_cluster() is self._machines or not self.driver.nodes_may_be_silent:
+        if self.driver.discover_cluster() is self._machines:
             return
         self._machines = self.driver.discover_cluster()
         there = named_nodes(self._machines, self.driver.devices())
-        self._cluster = ClusterChanges(self.scheduler.state, self._cluster.devices, there, absent_stay=True)
+        self._cluster = ClusterChanges(self.scheduler.state, self._cluster.devices, there, nodes_can_leave=True)
         self._settled = False
         if self._cluster.text:
             self._tell(self._cluster.text)
@@ -400,7 +400,10 @@ class Daemon:
             for_driver = [command for command in for_driver if not isinstance(command, Launch)]
         if for_driver and self.journal.epoch:  # this process may have stood still since it wrote them down
             self._durably(self.journal.confirm)
-        for event in self.driver.carry_out(for_driver):
+        self._carry_out(for_driver)
+
+    def _carry_out(self, commands: Sequence[DriverCommand]) -> None:
+        for event in self.driver.carry_out(commands):
             self._items.put(event)
 
     def _announce(self) -> None:
@@ -449,7 +452,7 @@ class Daemon:
             way, why = STAY, "its spec says preemptible: false"
         elif job.saves is False and not job.preemptible:
             way, why = park_or_stay(way, why)
-        wanted = to_job_spec(job, self.clock(), can_park=can_sleep(way), starts_anew=self.driver.starts_anew)
+        wanted = to_job_spec(job, self.clock(), can_park=can_sleep(way))
         kind = Kind.of(wanted)
         if possible is None or kind not in possible:
             check_options(wanted, self.driver.discover_cluster(), self.scheduler.state.knowledge.rates)

@@ -15,7 +15,7 @@ from rota.agent.log import LogPiece, log_end, read_log
 from rota.agent.orders import AttemptStatus, attempt_status
 from rota.live.attempt_events import AttemptEvents
 from rota.live.clock import Clock
-from rota.live.driver import DriverContext
+from rota.live.driver_protocol import DriverContext
 from rota.live.find_record import find_record
 from rota.live.history import JobHistory, JobRecord, iso
 from rota.live.journal import Journal

@@ -1,13 +1,17 @@
-"""What reaches the nodes of a cluster, as the driver `Fleet` sees it. `rota/ray` does it by Ray; tests do it in one process.
+"""What carries messages between the driver and the agents of nodes.
 
-A host is one life of a node's agent. A machine that was away comes back as another host with the same name.
+`rota/live/local_channel.py` has an agent in the scheduler's process, for a single machine. `rota/ray/channel.py` reaches the
+nodes of a Ray cluster. A host is one life of a node's agent: a machine that was away comes back as another host with the same
+name.
 """
 
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import NamedTuple, Protocol
 
+from rota.agent.gpu_readings import Readings
 from rota.agent.node_agent import NodeFacts
+from rota.model.cluster import Cluster
 
 
 @dataclass(frozen=True)
@@ -16,7 +20,9 @@ class ReachableHost:
 
     facts: NodeFacts
     draining: bool = False
-    """It is to leave: no new work for it."""
+    """Whether the host is to leave and gets no new work."""
+    machine: Cluster | None = field(default=None, compare=False)
+    """The nodes into which a single machine is divided; None: the host is one node, as its facts say."""
 
 
 class HostReply(NamedTuple):
@@ -30,27 +36,36 @@ class HostReply(NamedTuple):
 
 
 class NodeChannel(Protocol):
-    """All methods are quick: what takes time is done by threads of its own."""
+    """Carries messages. All methods are quick: what takes time is done by threads of the channel, or is a command to an agent in
+    this process."""
+
+    nodes_can_leave: bool
+    """Whether nodes are machines of their own, which may be unreachable, leave and come back. Otherwise the one host is this
+    machine and has all nodes, and its agent has answered when `send` returns."""
 
     def open(self, wake: Callable[[], None]) -> None:
-        """`wake` is called, from any thread, when there is an answer, a supervisor rang, or hosts came or went."""
+        """Begin. `wake` is called, from any thread, when there is an answer, a supervisor rang, or hosts came or went."""
 
     def nodes(self) -> Mapping[str, ReachableHost]:
-        """Hosts that can be reached, by their names of one life."""
+        """Return the hosts that can be reached, by their names of one life. May be asked before `open`."""
 
     def send(self, host: str, text: str) -> None:
-        """A message for its agent (`NodeAgent.exchange`). One at a time for each host."""
+        """Send a message to the agent of a host (`NodeAgent.exchange`), one at a time for each host."""
 
     def replies(self) -> list[HostReply]:
-        """What has come since the last call."""
+        """Return the answers that have come since the last call."""
 
     def changed(self, host: str, facts: NodeFacts) -> None:
         """The agent of this host was started again, and says that its node is this."""
 
     def notes(self) -> list[str]:
-        """What the operator should know, since the last call: a node that can't be used, and why."""
+        """Return lines for the operator since the last call: a node that can't be used, and why."""
 
     def rang(self) -> set[str]:
-        """Hosts where something has changed since the last call."""
+        """Return the hosts where something has changed since the last call."""
 
-    def close(self) -> None: ...
+    def read_gpus(self) -> Readings:
+        """Return readings of this moment, if the GPUs can be read from here within a second; else none. Any thread."""
+
+    def close(self) -> None:
+        """Leave. Agents of other machines stay, and supervisors everywhere."""

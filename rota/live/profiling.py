@@ -18,8 +18,8 @@ from rota.agent.orders import AttemptStatus
 from rota.agent.outcome import signal_name
 from rota.beliefs.rates import at_size, local_batch
 from rota.errors import OptionError
-from rota.live.driver import DriverContext
-from rota.live.local import Local
+from rota.live.driver import Driver
+from rota.live.driver_protocol import DriverContext
 from rota.live.requests import to_job_spec
 from rota.live.step_rates import LEAST_STEPS
 from rota.model.cluster import Cluster
@@ -114,7 +114,7 @@ class Profiling:
 
     def __init__(
         self,
-        local: Local,
+        driver: Driver,
         job: SubmittedJob,
         folder: Path,
         *,
@@ -125,15 +125,15 @@ class Profiling:
     ) -> None:
         """`folder`: the driver's own, where it may write; `seconds`: the window of a measurement; `patience_seconds`: what a
         first step may take, and any step after it; `busy`: names of GPUs that others use."""
-        self._local = local
+        self._driver = driver
         self._job = replace(job, checkpoint_dir=str(folder / "checkpoints"), grace_seconds=min(job.grace_seconds, grace_seconds))
         Path(self._job.checkpoint_dir).mkdir(parents=True, exist_ok=True)
         self._seconds, self._patience = seconds, patience_seconds
-        self._cluster = local.discover_cluster()
+        self._cluster = driver.discover_cluster()
         self._number, self._running = 0, False
-        devices = [name for names in local.devices() for name in names]
+        devices = [name for names in driver.devices() for name in names]
         self._free = np.array([name not in busy for name in devices])
-        local.open(
+        driver.open(
             DriverContext(
                 wake=lambda: None,
                 submitted=lambda number: self._job,
@@ -142,6 +142,7 @@ class Profiling:
                 device=lambda gpu: devices[gpu],
             )
         )
+        driver.events()
 
     def measure(self, option: ProfileOption, tell: Callable[[float], None] = lambda part: None) -> ProfileResult:
         """Launch it, measure it, stop it. `tell`: how much of the window is over, from 0 to 1."""
@@ -152,7 +153,7 @@ class Profiling:
         node, lease_s = int(self._cluster.gpu_node[gpus[0]]), time.time() + LEASE_SECONDS
         self._running = True
         launch = Launch(self._number, 1, 1, 0, gpus, (node,), (0,), 0.0, lease_s=lease_s, batch_size=option.batch_size)
-        self._local.carry_out([launch])
+        self._driver.carry_out([launch])
         result = self._watched(option, tell)
         self.stop()
         return result
@@ -170,19 +171,19 @@ class Profiling:
         """End what runs: SIGTERM, its grace, SIGKILL."""
         if not self._running:
             return
-        self._local.carry_out([Suspend(self._number, 1, 2, (0,))])
+        self._driver.carry_out([Suspend(self._number, 1, 2, (0,))])
         for status, _ in self._looks(self._job.grace_seconds + GONE_SECONDS):
             if status is None or status.state == ENDED:
                 break
         else:
             self.kill()
-        self._local.acknowledge()
+        self._driver.acknowledge()
         self._running = False
 
     def kill(self) -> None:
         """End what runs at once."""
         if self._running:
-            self._local.carry_out([Kill(self._number, 1, 3, (0,))])
+            self._driver.carry_out([Kill(self._number, 1, 3, (0,))])
             for status, _ in self._looks(GONE_SECONDS):
                 if status is None or status.state == ENDED:
                     break
@@ -190,18 +191,18 @@ class Profiling:
 
     def close(self) -> None:
         self.stop()
-        self._local.close()
+        self._driver.close()
 
     def _looks(self, seconds: float) -> Iterator[tuple[AttemptStatus | None, list[Measured]]]:
         """How it is, again and again, for so long; its lease is kept alive meanwhile."""
         until = time.monotonic() + seconds
         renew = time.monotonic() + RENEW_SECONDS
         while time.monotonic() < until:
-            measured = [event for event in self._local.events() if isinstance(event, Measured)]
-            yield next((each for each in self._local.inventory() if each.job == self._number), None), measured
+            measured = [event for event in self._driver.events() if isinstance(event, Measured)]
+            yield next((each for each in self._driver.inventory() if each.job == self._number), None), measured
             if time.monotonic() >= renew:
                 renew = time.monotonic() + RENEW_SECONDS
-                self._local.carry_out([Renew(self._number, 1, (0,), time.time() + LEASE_SECONDS)])
+                self._driver.carry_out([Renew(self._number, 1, (0,), time.time() + LEASE_SECONDS)])
             time.sleep(LOOK_SECONDS)
 
     def _watched(self, option: ProfileOption, tell: Callable[[float], None]) -> ProfileResult:
@@ -241,8 +242,8 @@ class Profiling:
         return f"it failed ({status.problem or how}){said}"
 
     def _last_line(self) -> str:
-        end = self._local.log_end(self._number)
-        piece = self._local.read_log(self._number, max(end - LAST_OUTPUT_BYTES, 0), LAST_OUTPUT_BYTES)
+        end = self._driver.log_end(self._number)
+        piece = self._driver.read_log(self._number, max(end - LAST_OUTPUT_BYTES, 0), LAST_OUTPUT_BYTES)
         lines = piece.data.decode(errors="replace").splitlines()
         said = [line.strip() for line in lines if line.strip() and not line.startswith(MARKER)]
         return said[-1][:LONGEST_LINE] if said else ""

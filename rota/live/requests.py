@@ -91,18 +91,14 @@ def _date_text(at_s: float | None) -> str | None:
         return f"{at_s:.0f} seconds since 1970"
 
 
-def can_resize(job: SubmittedJob, *, starts_anew: bool) -> bool:
-    """Whether it takes another size while it runs. A session of one process takes another batch size by itself. For other GPUs
-    its processes are started again, if its driver does that (`starts_anew`)."""
-    if job.progress != PROGRESS_BY_SESSION:
-        return False
-    alone = job.gpus <= 1 and len(job.gpu_counts) <= 1
-    return (alone and len(job.batch_sizes) > 1) or (starts_anew and max(len(job.batch_sizes), len(job.gpu_counts)) > 1)
+def can_resize(job: SubmittedJob) -> bool:
+    """Return whether a job takes another size while it runs. A session of one process takes another batch size by itself; for
+    other GPUs its processes are started again where they are."""
+    return job.progress == PROGRESS_BY_SESSION and max(len(job.batch_sizes), len(job.gpu_counts)) > 1
 
 
-def to_job_spec(job: SubmittedJob, wall_s: float, *, can_park: bool = False, starts_anew: bool = False) -> JobSpec:
-    """The same as the scheduler sees it, submitted at this wall-clock time. `can_park`: its driver can put it to sleep;
-    `starts_anew`: its driver starts it again with other GPUs."""
+def to_job_spec(job: SubmittedJob, wall_s: float, *, can_park: bool = False) -> JobSpec:
+    """Return the job as the scheduler sees it, submitted at this wall-clock time. `can_park`: its driver can put it to sleep."""
     if job.deadline_at is not None and job.deadline_at <= wall_s:
         raise SpecError("is in the past.", field="deadline", hint="a date and a time to come, like 2030-12-01T09:00")
     return JobSpec(
@@ -118,7 +114,7 @@ def to_job_spec(job: SubmittedJob, wall_s: float, *, can_park: bool = False, sta
         deadline_seconds=job.deadline_at - wall_s if job.deadline_at is not None else FOREVER,
         tenant=job.tenant,
         user=job.user,
-        can_resize=can_resize(job, starts_anew=starts_anew),
+        can_resize=can_resize(job),
         saves=job.saves if job.preemptible is not False else False,
         preemptible=bool(job.preemptible),
         can_park=can_park and job.preemptible is not False,

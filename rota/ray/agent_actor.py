@@ -3,7 +3,7 @@
 import os
 from pathlib import Path
 
-from rota.agent.node_agent import AgentReplaced, NodeAgent
+from rota.agent.node_agent import AgentReplaced, cluster_agent
 
 CALLS_AT_ONCE = 4
 """An exchange must get through while another call waits for a supervisor to ring."""
@@ -15,7 +15,7 @@ class AgentActor:
     def __init__(self, folder: str, name: str, address: str, accelerator: str, pretend_gpus: int) -> None:
         for variable in ("OMP_NUM_THREADS", "CUDA_VISIBLE_DEVICES"):  # what Ray sets is meant for its own tasks
             os.environ.pop(variable, None)
-        self._agent = NodeAgent(Path(folder), name, address, accelerator=accelerator, pretend_gpus=pretend_gpus)
+        self._agent = cluster_agent(Path(folder), name, address, accelerator=accelerator, pretend_gpus=pretend_gpus)
 
     def hello(self) -> str:
         return self._agent.hello()

@@ -1,8 +1,8 @@
-"""The nodes of a Ray cluster, as the driver `Fleet` wants them.
+"""The channel to the nodes of a Ray cluster.
 
 Every Ray node with GPUs has one agent, an actor that stays on that node. Ray restarts its process; after a node died the actor of
 its next life is another one, because Ray gives that node another number. Calls are never repeated by Ray: whether one that failed
-was carried out is not known, and `Fleet` asks again.
+was carried out is not known, and the driver asks again.
 """
 
 import contextlib
@@ -18,6 +18,8 @@ from pathlib import Path
 from typing import Any, TypeVar
 
 from rota.agent.constants import NODES
+from rota.agent.gpu_readings import Readings
+from rota.agent.messages import PROTOCOL
 from rota.agent.node_agent import NodeFacts, read_facts
 from rota.agent.processes import boot_s
 from rota.errors import OptionError
@@ -89,6 +91,8 @@ class _Agent:
 class RayChannel:
     """`NodeChannel` by Ray."""
 
+    nodes_can_leave = True
+
     def __init__(self, address: str, home_id: str, folder: Path | None = None) -> None:
         """`home_id`: schedulers of other homes have agents of their own; `folder`: on a disk of each node, by default below the
         state folder that the user has there."""
@@ -115,7 +119,7 @@ class RayChannel:
         self._thread.start()
         self._news.wait(FIRST_LOOK_SECONDS)
 
-    # What Fleet asks for.
+    # What the driver asks for.
 
     def open(self, wake: Callable[[], None]) -> None:
         self._wake = wake
@@ -141,6 +145,9 @@ class RayChannel:
 
     def notes(self) -> list[str]:
         return _all_of(self._notes)
+
+    def read_gpus(self) -> Readings:
+        return {}  # nodes are asked with every heartbeat
 
     def rang(self) -> set[str]:
         with self._lock:
@@ -183,7 +190,9 @@ class RayChannel:
         if not self._agents:
             with contextlib.suppress(Exception):  # the order matters only if there are several
                 had = set(self._ray.util.list_named_actors())
-        return lambda each: self._names.ended(each[0]) or (bool(had) and _actor_name(each[0]) not in had)
+        return lambda each: (
+            self._names.ended(each[0]) or (bool(had) and had.isdisjoint((_actor_name(each[0]), _former_name(each[0]))))
+        )
 
     def _may_join(self, host: str, node: Mapping[str, Any], alive: Mapping[str, Any]) -> bool:
         """Whether this host gets an agent: the one that has its name is gone, or does not answer."""
@@ -253,6 +262,8 @@ class RayChannel:
             )
             .remote(str(self._folder / name), name, node["NodeManagerAddress"], labels.get(TYPE_LABEL, ""), pretend)
         )
+        with contextlib.suppress(ValueError):  # there is none, as a rule
+            self._ray.kill(self._ray.get_actor(_former_name(host)))
         agent = self._agents[host] = _Agent(actor, name)
         self._ask_who(host, agent)
 
@@ -313,6 +324,11 @@ class RayChannel:
 
 
 def _actor_name(host: str) -> str:
+    return f"agent{PROTOCOL}-{host}"
+
+
+def _former_name(host: str) -> str:
+    """Return the name of the agent of a scheduler whose messages were others."""
     return f"agent-{host}"
 
 

@@ -37,14 +37,14 @@ from rota.core.settings import Settings
 from rota.errors import NotYours, OptionError, RotaError
 from rota.folders import check_folder, make_folder
 from rota.live.daemon import Daemon
-from rota.live.fleet import Fleet
+from rota.live.driver import Driver
 from rota.live.given_beliefs import CONTEXT, GIVEN, given_rates
 from rota.live.home_id import home_id
 from rota.live.identity import record_home, settle_identity
 from rota.live.journal import Journal
 from rota.live.journal_place import JournalLocation, find_journal, has_journal, open_journal
 from rota.live.journal_store import LeadershipLost
-from rota.live.local import Local
+from rota.live.local_channel import LocalChannel
 from rota.model.cluster import Cluster, Node
 from rota.model.counted import counted
 from rota.model.needs import needs_of
@@ -104,7 +104,7 @@ class ServeOptions:
     log_mb: float = LIMIT_BYTES / (1 << 20)
     """Maximum size of a job's log, in MB."""
     mps: str | None = None
-    """Pipe directory of the MPS control daemon; None if jobs run without MPS."""
+    """Pipe directory of the MPS control daemon, on every node that has one; None if jobs run without MPS."""
     ray: str | None = None
     """Address of a Ray cluster, or auto; None if jobs run on this machine."""
     insecure_ray: bool = False
@@ -132,19 +132,21 @@ class ServeOptions:
 class CheckedOptions:
     """The options, checked before anything is changed."""
 
-    driver: Local | Fleet
+    driver: Driver
     pretend: bool
     """Whether the GPUs are pretend GPUs."""
     flags: LiveFlags
     forget: tuple[str, ...]
+    gpus_here: tuple[str, ...] = ()
+    """The UUIDs of the real GPUs of this machine that the scheduler takes."""
 
 
 def check_options(options: ServeOptions, say: Callable[[str], None] = lambda line: None) -> CheckedOptions:
     """Check the options and read the files that they name. Raise for the first mistake. With Ray, wait for a node with GPUs."""
     _check_plain(options)
-    driver, pretend = _local(options) if options.ray is None else _fleet(options, say)
+    driver, pretend, gpus = _on_this_machine(options) if options.ray is None else _on_a_cluster(options, say)
     flags = read_flags(options.given, driver.discover_cluster(), [name for names in driver.devices() for name in names])
-    checked = CheckedOptions(driver, pretend, flags, forgettable(options.forget))
+    checked = CheckedOptions(driver, pretend, flags, forgettable(options.forget), gpus)
     before = last_configuration(find_journal(options.home, options.journal))
     _type_assumptions(checked, _first_configuration(options, checked, before)[GIVEN])
     return checked
@@ -165,18 +167,17 @@ def _check_home(home: Path) -> None:
         pass
 
 
-def _local(options: ServeOptions) -> tuple[Local, bool]:
-    """Return the driver of this machine, and whether its GPUs are pretend GPUs."""
+def _on_this_machine(options: ServeOptions) -> tuple[Driver, bool, tuple[str, ...]]:
+    """Return the driver of this machine, whether its GPUs are pretend GPUs, and the UUIDs of real ones."""
     cluster, gpus = this_machine(options.pretend, otherwise=_pretended_before(options))
-    driver = Local(
+    driver = Driver(
         options.home,
-        cluster,
+        LocalChannel(options.home, cluster, gpus),
         lease_grace_seconds=options.lease_grace_seconds,
-        gpus=gpus,
         log_bytes=int(options.log_mb * (1 << 20)),
         mps=mps_folder(options.mps, pretend=gpus is None),
     )
-    return driver, gpus is None
+    return driver, gpus is None, tuple(sorted(gpu.uuid for each in gpus or () for gpu in each))
 
 
 def _pretended_before(options: ServeOptions) -> str:
@@ -206,13 +207,12 @@ def _check_plain(options: ServeOptions) -> None:
         raise OptionError("must be more than 0.", field="--lease-seconds", value=options.lease_seconds, hint=hint)
     if not SMALLEST_LIMIT_BYTES / (1 << 20) <= options.log_mb <= MAX_LOG_MB:
         raise OptionError(f"must be from 0.016 to {MAX_LOG_MB:,}.", field="--log-mb", value=options.log_mb, hint="--log-mb 64")
-    for name, value in (("--pretend", options.pretend), ("--mps", options.mps)) if options.ray is not None else ():
-        if value is not None:
-            raise OptionError("does not go with --ray.", field=name, value=value, hint=f"leave {name} out")
+    if options.ray is not None and options.pretend is not None:
+        raise OptionError("does not go with --ray.", field="--pretend", value=options.pretend, hint="leave --pretend out")
 
 
-def _fleet(options: ServeOptions, say: Callable[[str], None]) -> tuple[Fleet, bool]:
-    """Return the driver of a Ray cluster when one of its nodes has GPUs."""
+def _on_a_cluster(options: ServeOptions, say: Callable[[str], None]) -> tuple[Driver, bool, tuple[str, ...]]:
+    """Return the driver of a Ray cluster, when one of its nodes has GPUs, and whether all its GPUs are pretend GPUs."""
     assert options.ray is not None
     address = checked_cluster(options.ray, insecure=options.insecure_ray, say=say)
     make_folder(options.home, instead=ANOTHER_HOME)
@@ -227,14 +227,16 @@ def _fleet(options: ServeOptions, say: Callable[[str], None]) -> tuple[Fleet, bo
             owned = "--node-folder with a folder that only you can write" if NotYours.__name__ in reasons else "rota doctor"
             raise OptionError(f"no node of this cluster answers. {reasons}", field="--ray", value=address, hint=owned)
         time.sleep(NODES_EVERY_SECONDS)
-    driver = Fleet(
+    pretend = all(each.facts.pretend for each in hosts.nodes().values())
+    driver = Driver(
         options.home,
         hosts,
         lease_grace_seconds=options.lease_grace_seconds,
         gone_after_seconds=options.lease + options.lease_grace_seconds + LEASE_SLACK_SECONDS,
         log_bytes=int(options.log_mb * (1 << 20)),
+        mps=mps_folder(options.mps, pretend=pretend, on_nodes=True),
     )
-    return driver, all(each.facts.pretend for each in hosts.nodes().values())
+    return driver, pretend, ()
 
 
 def serve(options: ServeOptions, say: Callable[[str], None]) -> None:
@@ -261,8 +263,7 @@ def serve(options: ServeOptions, say: Callable[[str], None]) -> None:
 def _serve(options: ServeOptions, checked: CheckedOptions, journal: Journal, run: "_Run", say: Callable[[str], None]) -> None:
     """Serve while this process is leader."""
     cluster = checked.driver.discover_cluster()
-    real = checked.driver.real_gpus if isinstance(checked.driver, Local) else []
-    with hold_gpus(real, options.home), _listening(options.listen) as (listener, url):
+    with hold_gpus(checked.gpus_here, options.home), _listening(options.listen) as (listener, url):
         before = journal.configuration() or {}
         configuration = _first_configuration(options, checked, before)
         given = configuration[GIVEN]

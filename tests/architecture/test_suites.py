@@ -12,8 +12,8 @@ from tests.conftest import in_turns
 ROOT = Path(__file__).resolve().parents[2]
 STARTS = {
     "rota.live.daemon": "a scheduler",
-    "rota.live.local": "supervisors",
-    "rota.live.fleet": "agents",
+    "rota.live.local_channel": "supervisors",
+    "rota.live.driver": "agents",
     "rota.agent.machine": "supervisors",
     "tests.live": "what tests of real processes start",
 }
@@ -46,7 +46,7 @@ def test_no_unit_test_starts_a_scheduler() -> None:
     [
         ("from rota.live.daemon import Daemon", "a scheduler"),
         ("from rota.live import daemon", "a scheduler"),
-        ("import rota.live.local", "supervisors"),
+        ("import rota.live.local_channel", "supervisors"),
         ("CODE = 'from rota.server.serve import serve'", "a scheduler in a process of its own"),
         ("def test():\n    from tests.live.harness import site", "what tests of real processes start"),
     ],

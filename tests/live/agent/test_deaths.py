@@ -10,7 +10,7 @@ import pytest
 
 from rota.agent.attempt_files import StatusFile, read_status, write_order, write_status
 from rota.agent.disk import JOB_LOCK, LAUNCH, STATUS, SUPERVISOR_LOCK, TOMBSTONE, try_lock, unlock
-from rota.agent.orders import to_launch_file
+from rota.agent.orders import on_disk
 from rota.agent.processes import boot_id, boot_s
 from tests.live.agent.bench import FOREVER, Bench
 from tests.waiting import alive, until
@@ -120,7 +120,7 @@ def prepare(bench: Bench, *, launch: bool = True) -> None:
     (bench.folder().parent / JOB_LOCK).touch()
     (bench.folder() / SUPERVISOR_LOCK).touch()
     if launch:
-        write_order(bench.folder(), to_launch_file(bench.sh(RUNS, from_step=6.0)))
+        write_order(bench.folder(), on_disk(bench.sh(RUNS, from_step=6.0)))
 
 
 @pytest.mark.parametrize(
@@ -156,7 +156,7 @@ def test_dead_before_the_supervisor_had_its_lock(bench: Bench) -> None:
         folder = bench.folder(1, attempt)
         folder.mkdir(parents=True)
         (folder / SUPERVISOR_LOCK).touch()
-        write_order(folder, to_launch_file(bench.sh(f"echo i{attempt}", attempt=attempt)))
+        write_order(folder, on_disk(bench.sh(f"echo i{attempt}", attempt=attempt)))
         supervisor = bench.supervise(1, attempt)
         time.sleep(0.03 * attempt)
         bench.open()

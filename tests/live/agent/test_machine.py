@@ -12,7 +12,7 @@ from rota.agent import attempt_handle as attempts
 from rota.agent.attempt_files import unix_s
 from rota.agent.disk import COMPLAINTS, JOB_LOCK, LAUNCH, try_lock, unlock
 from rota.agent.machine import AttemptManager, AttemptStatus
-from rota.agent.orders import to_launch_file
+from rota.agent.orders import on_disk
 from rota.agent.processes import boot_s
 from tests.live.agent.bench import FOREVER, Bench
 from tests.waiting import until
@@ -242,6 +242,6 @@ def test_the_end_of_one_that_lost_its_supervisor_too(bench: Bench) -> None:
 
 
 def test_a_clock_of_another_boot_says_nothing(bench: Bench) -> None:
-    order = to_launch_file(bench.sh("true", clock_origin_s=-1e6))
+    order = on_disk(bench.sh("true", clock_origin_s=-1e6))
     assert unix_s(order, order.boot_id) < 0.0 < time.time() - 60.0 < unix_s(order, "another") < time.time() + 60.0
     assert time.time() - 60.0 < unix_s(None, order.boot_id) < time.time() + 60.0

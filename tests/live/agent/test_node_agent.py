@@ -6,17 +6,18 @@ import os
 import signal
 import threading
 from collections.abc import Iterator
-from dataclasses import asdict
 from pathlib import Path
 from typing import Any
 
 import pytest
 
-from rota.agent.attempt_files import read_status
-from rota.agent.node_agent import NodeAgent, interface_of, read_part
-from rota.agent.orders import AttemptStatus, LaunchOrder
+from rota.agent.attempt_files import LaunchOrder, read_status
+from rota.agent.messages import AGENT_CODEC, AgentMessage, Forget, StartAttempt
+from rota.agent.node_agent import cluster_agent, interface_of, read_part
+from rota.agent.orders import AttemptStatus
 from rota.agent.overdue import PROBLEM
 from rota.agent.processes import ProcessIdentity, boot_s, end_all
+from rota.model.commands import Kill, Renew, Suspend
 from tests.waiting import alive, until
 
 
@@ -25,15 +26,16 @@ class Desk:
 
     def __init__(self, folder: Path) -> None:
         self.folder = folder
-        self.agent = NodeAgent(folder / "n1", "n1", "127.0.0.1", accelerator="V100", pretend_gpus=2)
+        self.agent = cluster_agent(folder / "n1", "n1", "127.0.0.1", accelerator="V100", pretend_gpus=2)
         self.lives: set[str] = set()
 
     def again(self) -> None:
         """Another agent on the same node."""
         self.agent.close()
-        self.agent = NodeAgent(self.folder / "n1", "n1", "127.0.0.1", accelerator="V100", pretend_gpus=2)
+        self.agent = cluster_agent(self.folder / "n1", "n1", "127.0.0.1", accelerator="V100", pretend_gpus=2)
 
-    def ask(self, *do: tuple[str, Any], whole: bool = False) -> dict[str, Any]:
+    def ask(self, *messages: AgentMessage, whole: bool = False) -> dict[str, Any]:
+        do = [AGENT_CODEC.encode(message) for message in messages]
         answer: dict[str, Any] = json.loads(self.agent.exchange(json.dumps({"message": 7, "do": do, "whole": whole})))
         return answer
 
@@ -52,7 +54,7 @@ class Desk:
             grace_seconds=20.0,
             lease_grace_seconds=0.1,
         )
-        return self.ask(("launch", asdict(order)))
+        return self.ask(StartAttempt(1, attempt, order._asdict()))
 
     def part(self) -> tuple[AttemptStatus, int]:
         (found,) = [read_part(each) for each in self.ask(whole=True)["parts"]]
@@ -99,10 +101,10 @@ def test_a_job_outlives_the_agent_and_the_next_one_finds_it(desk: Desk) -> None:
     assert above != os.getpid(), "its supervisor is no child of the agent"
     desk.again()
     assert desk.part()[0].started_s == running.started_s
-    desk.ask(("suspend", [1, 1, 2]))
+    desk.ask(Suspend(1, 1, 2, ()))
     ended = desk.wait("ended")
     assert (ended.asked, ended.outcome) == ("suspend", "yielded")
-    desk.ask(("forget", [1, 1]))
+    desk.ask(Forget(1, 1))
     assert desk.ask(whole=True)["parts"] == []
 
 
@@ -115,9 +117,9 @@ def test_a_launch_that_comes_after_its_lease_starts_nothing(desk: Desk) -> None:
 def test_leases_end_by_the_clock_of_the_node(desk: Desk) -> None:
     desk.launch("sleep 1000", lease_s=boot_s() + 60.0)
     desk.wait("running")
-    desk.ask(("renew", [1, 1, boot_s() - 1.0]))
+    desk.ask(Renew(1, 1, (), boot_s() - 1.0))
     assert desk.ask()["message"] == 7 and desk.part()[0].asked is None, "a renewal that comes late takes nothing away"
-    desk.ask(("renew", [1, 1, boot_s() + 0.2]))
+    desk.ask(Renew(1, 1, (), boot_s() + 0.2))
     ended = desk.wait("ended")
     assert (ended.asked, ended.outcome) == ("lease", "yielded")
 
@@ -126,10 +128,10 @@ def test_repeats_and_strangers(desk: Desk) -> None:
     desk.launch("sleep 1000")
     desk.launch("sleep 1000")
     desk.wait("running")
-    assert desk.ask(("kill", [1, 1, 5]), ("renew", [7, 1, boot_s() + 9.0]))["lost"] == []
+    assert desk.ask(Kill(1, 1, 5, ()), Renew(7, 1, (), boot_s() + 9.0))["lost"] == []
     assert desk.wait("ended").outcome == "lost"
-    desk.ask(("forget", [1, 1]))
-    assert desk.ask(("kill", [1, 1, 6]))["lost"] == [[1, 1, "lost"]]
+    desk.ask(Forget(1, 1))
+    assert desk.ask(Kill(1, 1, 6, ()))["lost"] == [[1, 1, "lost"]]
     assert desk.launch("sleep 1000", sequence=3)["lost"] == [[1, 1, "lost"]], "what was said to be lost never starts"
 
 
@@ -145,7 +147,7 @@ def test_a_job_whose_supervisor_is_stopped_ends_though_the_agent_is_asked_nothin
     desk.launch("sleep 1000")
     desk.wait("running")
     lease_s = boot_s() + 1.0
-    desk.ask(("renew", [1, 1, lease_s]))
+    desk.ask(Renew(1, 1, (), lease_s))
     folder = desk.folder / "n1/run/1/1"
     until(lambda: (status := read_status(folder)) is not None and (status.lease_s or 0.0) < lease_s + 1.0)
     desk.ask()  # the agent knows of it then

@@ -15,9 +15,10 @@ from rota.core.scheduler import Scheduler
 from rota.core.validate import validate
 from rota.live.cluster_changes import ClusterChanges, Devices, gpus_present, named_nodes, pretend_devices
 from rota.live.daemon import Daemon
-from rota.live.driver import DriverContext
+from rota.live.driver import Driver
+from rota.live.driver_protocol import DriverContext
 from rota.live.journal import Journal
-from rota.live.local import Local
+from rota.live.local_channel import LocalChannel
 from rota.live.replay import replay
 from rota.model.cluster import Cluster, Node
 from rota.model.commands import Launch
@@ -177,12 +178,13 @@ def test_a_home_of_an_earlier_version_has_no_names_of_gpus(tmp_path: Path) -> No
 def test_a_job_gets_the_real_gpus_by_their_own_index(tmp_path: Path) -> None:
     """One of four has fallen off its bus: numbers of the scheduler are not those of the machine."""
     gpus = [Gpu(index, "H200", "NVIDIA H200", 140.0, f"GPU-{index}") for index in (0, 2, 3)]
-    driver = Local(tmp_path, Cluster.of([Node("here", "H200", 3)]), lease_grace_seconds=1.0, gpus=[gpus])
+    driver = Driver(tmp_path, LocalChannel(tmp_path, Cluster.of([Node("here", "H200", 3)]), [gpus]), lease_grace_seconds=1.0)
     assert driver.devices() == (("GPU-0", "GPU-2", "GPU-3"),)
     grown = Cluster.of([Node("here", "H200", 4), Node("here", "H200", 3)])
     names = ["GPU-0", "GPU-1", "GPU-2", "GPU-3", "GPU-0", "GPU-2", "GPU-3"]
     driver.open(DriverContext(lambda: None, lambda job: submitted("env"), time.time, lambda: grown, names.__getitem__))
     try:
+        driver.events()
         driver.carry_out([Launch(1, 1, 1, 0, np.array([5, 6]), (1,), (0,), 0.0, 1e12)])
         events_until_exit(driver)
         log = driver.read_log(1, 0, 10_000).data.decode()
@@ -233,5 +235,5 @@ def test_what_a_driver_of_silent_nodes_drains_stays_drained() -> None:
     scheduler.fold(1.0, [NodeDrainChanged(0, 1.0)])
     there = named_nodes(cluster, devices)
     assert ClusterChanges(scheduler.state, dict(enumerate(devices)), there).events(scheduler.state, 2.0)
-    silent = ClusterChanges(scheduler.state, dict(enumerate(devices)), there[:1], absent_stay=True)
+    silent = ClusterChanges(scheduler.state, dict(enumerate(devices)), there[:1], nodes_can_leave=True)
     assert silent.events(scheduler.state, 2.0) == [] and silent.done

@@ -14,8 +14,9 @@ from rota.compose.registry import split_pair
 from rota.errors import InputError, OptionError, SpecError, UnknownNameError
 from rota.live import starts
 from rota.live.daemon import Daemon
+from rota.live.driver import Driver
 from rota.live.journal import Journal
-from rota.live.local import Local
+from rota.live.local_channel import LocalChannel
 from rota.live.log_chunks import whole_characters
 from rota.live.replay import replay
 from rota.model.cluster import Cluster
@@ -46,7 +47,7 @@ def running(
         home,
         make_scheduler,
         JOURNAL_CODEC,
-        Local(home, Cluster.parse(cluster), lease_grace_seconds=5.0),
+        Driver(home, LocalChannel(home, Cluster.parse(cluster)), lease_grace_seconds=5.0),
         worker=lambda named: [sys.executable, "-m", "rota.server.policy_worker", named],
         configuration=chosen,
         with_policy=lambda named, placer: _with_policy(cluster, named, placer),

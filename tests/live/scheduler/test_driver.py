@@ -18,8 +18,9 @@ from rota.compose.live_scheduler import JOURNAL_CODEC, make_scheduler
 from rota.live import daemon as daemon_module
 from rota.live.cluster_changes import pretend_devices
 from rota.live.daemon import Daemon
-from rota.live.driver import Driver, DriverCommand, DriverContext
-from rota.live.local import Local
+from rota.live.driver import Driver
+from rota.live.driver_protocol import DriverCommand, DriverContext, DriverProtocol
+from rota.live.local_channel import LocalChannel
 from rota.live.requests import submitted_job, to_job_spec
 from rota.model.cluster import Cluster
 from rota.model.commands import Kill, Launch, Renew, Resize, Resume, Suspend
@@ -41,9 +42,8 @@ class Instant:
         self.acknowledged = 0
         self._events: list[External] = []
 
-    nodes_may_be_silent = False
+    nodes_can_leave = False
     look_every_seconds = FOREVER
-    starts_anew = False
 
     def discover_cluster(self) -> Cluster:
         return self.cluster
@@ -83,6 +83,9 @@ class Instant:
     def running(self) -> Mapping[int, AttemptStatus]:
         return {}
 
+    def late_starts(self) -> Mapping[int, str]:
+        return {}
+
     def readings(self) -> Readings:
         return {}
 
@@ -99,7 +102,7 @@ class Instant:
 def test_a_daemon_runs_on_any_driver(tmp_path: Path) -> None:
     chosen = {"policy": "fifo", "placer": "packed", "cluster": "4xV100", "pretend": True, "settings": {"retry_seconds": 5.0}}
     instant = Instant(Cluster.parse("4xV100"))
-    driver: Driver = instant
+    driver: DriverProtocol = instant
     worker = [sys.executable, "-m", "rota.server.policy_worker", "fifo"]
     daemon = Daemon(tmp_path, make_scheduler, JOURNAL_CODEC, driver, worker=lambda named: worker, configuration=chosen)
     daemon.start()
@@ -121,11 +124,15 @@ def test_a_daemon_runs_on_any_driver(tmp_path: Path) -> None:
 def test_the_daemon_imports_no_driver() -> None:
     tree = ast.parse(Path(daemon_module.__file__).read_text(encoding="utf-8"))
     imported = {node.module for node in ast.walk(tree) if isinstance(node, ast.ImportFrom)}
-    assert "rota.live.driver" in imported
-    assert not {name for name in imported if name and name.startswith(("rota.live.local", "rota.agent"))}
+    assert "rota.live.driver_protocol" in imported
+    assert not {name for name in imported if name and name in ("rota.live.driver", "rota.live.local_channel")}
 
 
-# The local driver.
+# The driver of this machine.
+
+
+def device(gpu: int) -> str:
+    return f"V100:{gpu}"
 
 
 def launch(job: int = 1, attempt: int = 1, lease_s: float = 1e12) -> Launch:
@@ -154,14 +161,15 @@ def submitted(*argv: str) -> SubmittedJob:
 
 
 @pytest.fixture
-def local(tmp_path: Path) -> Local:
-    driver = Local(tmp_path, Cluster.parse("4xV100"), lease_grace_seconds=1.0)
-    driver.open(DriverContext(lambda: None, lambda job: submitted("echo", "hello"), time.time, driver.discover_cluster, str))
+def local(tmp_path: Path) -> Driver:
+    driver = Driver(tmp_path, LocalChannel(tmp_path, Cluster.parse("4xV100")), lease_grace_seconds=1.0)
+    driver.open(DriverContext(lambda: None, lambda job: submitted("echo", "hello"), time.time, driver.discover_cluster, device))
+    assert driver.events() == [], "nothing is there"
     return driver
 
 
-def events_until_exit(driver: Local) -> list[External]:
-    found: list[External] = []
+def events_until_exit(driver: Driver, answers: Sequence[External] = ()) -> list[External]:
+    found = list(answers)
     end = time.monotonic() + PATIENCE
     while not any(isinstance(event, Exited) for event in found):
         assert time.monotonic() < end
@@ -170,7 +178,7 @@ def events_until_exit(driver: Local) -> list[External]:
     return found
 
 
-def test_a_launch_is_told_as_events_and_forgotten_when_acknowledged(local: Local) -> None:
+def test_a_launch_is_told_as_events_and_forgotten_when_acknowledged(local: Driver) -> None:
     try:
         assert local.carry_out([launch()]) == []
         found = events_until_exit(local)
@@ -198,9 +206,10 @@ def test_an_end_tells_when_the_last_step_was_made(tmp_path: Path) -> None:
     """Between that and its end a job is only leaving: it tears down its framework, say."""
     leave = tmp_path / "leave"
     job = replace(submitted(sys.executable, "-c", LEAVES_LATER, str(leave)), progress=r"step (\d+)/(\d+)")
-    driver = Local(tmp_path / "home", Cluster.parse("4xV100"), lease_grace_seconds=1.0)
-    driver.open(DriverContext(lambda: None, lambda number: job, time.time, driver.discover_cluster, str))
+    driver = Driver(tmp_path / "home", LocalChannel(tmp_path / "home", Cluster.parse("4xV100")), lease_grace_seconds=1.0)
+    driver.open(DriverContext(lambda: None, lambda number: job, time.time, driver.discover_cluster, device))
     try:
+        driver.events()
         driver.carry_out([launch()])
         deadline = time.monotonic() + PATIENCE
         while not (found := driver.inventory()) or found[0].steps_done < 2:
@@ -216,7 +225,7 @@ def test_an_end_tells_when_the_last_step_was_made(tmp_path: Path) -> None:
         driver.close()
 
 
-def test_a_job_that_tells_no_steps_tells_no_last_one(local: Local) -> None:
+def test_a_job_that_tells_no_steps_tells_no_last_one(local: Driver) -> None:
     try:
         local.carry_out([launch()])
         end = events_until_exit(local)[-1]
@@ -228,15 +237,17 @@ def test_a_job_that_tells_no_steps_tells_no_last_one(local: Local) -> None:
 def test_a_resize_is_answered_once_and_again_after_a_restart(tmp_path: Path) -> None:
     """Between two daemons its supervisor remembers what it was granted."""
 
-    def opened() -> Local:
-        driver = Local(tmp_path, Cluster.parse("4xV100"), lease_grace_seconds=1.0)
-        driver.open(DriverContext(lambda: None, lambda job: submitted("sleep", "100"), time.time, driver.discover_cluster, str))
+    def opened() -> Driver:
+        driver = Driver(tmp_path, LocalChannel(tmp_path, Cluster.parse("4xV100")), lease_grace_seconds=1.0)
+        driver.open(
+            DriverContext(lambda: None, lambda job: submitted("sleep", "100"), time.time, driver.discover_cluster, device)
+        )
         return driver
 
-    def starts(driver: Local) -> list[int]:
-        """The sequences of what it tells next."""
+    def starts(driver: Driver, found: Sequence[External] = ()) -> list[int]:
+        """The sequences of what it answered, or tells next."""
         end = time.monotonic() + PATIENCE
-        while not (found := driver.events()):
+        while not (found := found or driver.events()):
             assert time.monotonic() < end
             time.sleep(0.01)
         assert all(isinstance(event, Started) for event in found)
@@ -244,16 +255,16 @@ def test_a_resize_is_answered_once_and_again_after_a_restart(tmp_path: Path) -> 
 
     local = opened()
     try:
+        assert local.events() == []
         local.carry_out([replace(launch(), gpus=np.array([0]))])
         assert starts(local) == [1]
-        local.carry_out([Resize(1, 1, 2, 0, np.array([0]), (0,), 128)])
-        assert starts(local) == [2] and local.events() == []
+        answers = local.carry_out([Resize(1, 1, 2, 0, np.array([0]), (0,), 128)])
+        assert starts(local, answers) == [2] and local.events() == []
         assert json.loads((tmp_path / "run/1/1/job/size.json").read_text()) == {"batch_size": 128}
         local.close()
         local = opened()
         assert starts(local) == [2]
-        local.carry_out([Kill(1, 1, 3, (0,))])
-        events_until_exit(local)
+        events_until_exit(local, local.carry_out([Kill(1, 1, 3, (0,))]))
         (answer,) = local.carry_out([Resize(7, 1, 2, 0, np.array([0]), (0,), 128)])
         assert isinstance(answer, Exited) and answer.outcome is Outcome.LOST
     finally:
@@ -261,25 +272,24 @@ def test_a_resize_is_answered_once_and_again_after_a_restart(tmp_path: Path) -> 
 
 
 @pytest.mark.parametrize(
-    ("more", "itself"),
+    ("more", "session"),
     [
         ({"progress": "session", "gpus": 1}, True),
         ({"progress": "session", "gpus": 0.5}, True),
         ({"progress": r"step (\d+)", "gpus": 1}, False),
-        ({"progress": "session", "gpus": 2}, False),
-        ({"progress": "session", "gpus": {"min": 1, "max": 2}}, False),
+        ({"progress": "session", "gpus": 2}, True),
+        ({"progress": "session", "gpus": {"min": 1, "max": 2}}, True),
     ],
 )
-def test_a_session_of_one_process_changes_its_batch_size_itself(more: dict[str, object], itself: bool) -> None:
-    """One that reads other things than that is suspended and launched again."""
+def test_a_session_changes_its_size_where_it_is(more: dict[str, object], session: bool) -> None:
+    """In one process it takes another batch size by itself; otherwise its processes are started again. A job that is no session
+    is suspended and launched again."""
     spec = Spec.model_validate({"run": "train", "batch": {"size": 64, "min": 32, "max": 128}, **more})
     job = submitted_job(spec, "ana", "/", {})
-    assert to_job_spec(job, 0.0).can_resize is itself
-    session = more["progress"] == "session"
-    assert to_job_spec(job, 0.0, starts_anew=True).can_resize is session, "its processes are started again"
+    assert to_job_spec(job, 0.0).can_resize is session
 
 
-def test_what_is_not_there_is_answered(local: Local) -> None:
+def test_what_is_not_there_is_answered(local: Driver) -> None:
     try:
         assert local.carry_out([Renew(1, 1, (0,), 1e12)]) == [], "its launch may be on the way"
         for command in (Suspend(1, 1, 2, (0,)), Kill(2, 1, 2, (0,))):
@@ -291,10 +301,9 @@ def test_what_is_not_there_is_answered(local: Local) -> None:
         local.close()
 
 
-def test_a_launch_whose_lease_is_over_is_lost(local: Local) -> None:
+def test_a_launch_whose_lease_is_over_is_lost(local: Driver) -> None:
     try:
-        local.carry_out([launch(lease_s=time.time() - 1.0)])
-        (end,) = events_until_exit(local)
+        (end,) = local.carry_out([launch(lease_s=time.time() - 1.0)])
         assert isinstance(end, Exited) and end.outcome is Outcome.LOST
         assert local.inventory()[0].problem == "its lease was over before it could start"
     finally:

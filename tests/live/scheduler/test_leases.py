@@ -10,16 +10,18 @@ from typing import Any
 
 import pytest
 
+from rota.agent.messages import AGENT_CODEC, StartAttempt
 from rota.agent.processes import ProcessIdentity, boot_s, end_all
 from rota.compose.live_scheduler import JOURNAL_CODEC, make_scheduler
 from rota.live import clock
 from rota.live.daemon import Daemon
-from rota.live.fleet import Fleet
+from rota.live.driver import Driver
 from rota.live.journal import Journal
+from rota.model.commands import Renew
 from rota.model.events import Exited
 from rota.model.units import FOREVER
 from tests.live.scheduler.test_daemon import configuration, submit, until
-from tests.live.scheduler.test_fleet import InProcess
+from tests.live.scheduler.test_driver_messages import InProcess
 
 LEASE_SECONDS = 200.0
 
@@ -33,11 +35,11 @@ class Recorded(InProcess):
         self.launched: list[float] = []
 
     def carry(self, host: str, text: str) -> None:
-        for operation, arguments in json.loads(text)["do"]:
-            if operation == "renew":
-                self.renewed.append(arguments[2])
-            elif operation == "launch":
-                self.launched.append(arguments["lease_seconds"])
+        for message in map(AGENT_CODEC.decode, json.loads(text)["do"]):
+            if isinstance(message, Renew):
+                self.renewed.append(message.lease_s)
+            elif isinstance(message, StartAttempt):
+                self.launched.append(message.order["lease_seconds"])
         super().carry(host, text)
 
 
@@ -50,7 +52,7 @@ def leading(folder: Path, hosts: InProcess) -> Iterator[Daemon]:
         folder / "home",
         make_scheduler,
         JOURNAL_CODEC,
-        Fleet(folder / "home", hosts, lease_grace_seconds=1.0, gone_after_seconds=FOREVER),
+        Driver(folder / "home", hosts, lease_grace_seconds=1.0, gone_after_seconds=FOREVER),
         worker=lambda named: [sys.executable, "-m", "rota.server.policy_worker", named],
         configuration=chosen,
         on_failure=failed.append,

@@ -14,7 +14,8 @@ from rota.agent import other_programs
 from rota.agent.gpus import find_gpus
 from rota.compose.live_scheduler import JOURNAL_CODEC, make_scheduler
 from rota.live.daemon import Daemon
-from rota.live.local import Local
+from rota.live.driver import Driver
+from rota.live.local_channel import LocalChannel
 from rota.model.cluster import HOST_GIB_PER_GPU, Cluster, Node
 from rota.park.park_environment import HOOK_FOLDER
 from rota.wire.client import user_name
@@ -48,7 +49,7 @@ def daemon_of(home: Path) -> Daemon:
         home,
         make_scheduler,
         JOURNAL_CODEC,
-        Local(home, cluster, lease_grace_seconds=5.0, gpus=[[gpu] for gpu in gpus]),
+        Driver(home, LocalChannel(home, cluster, [[gpu] for gpu in gpus]), lease_grace_seconds=5.0),
         worker=lambda named: [sys.executable, "-m", "rota.server.policy_worker", named],
         configuration={**configuration(str(cluster)), "nodes": plain, "pretend": False},
     )
@@ -189,7 +190,7 @@ def test_a_job_of_its_own_is_no_other_program(tmp_path: Path, monkeypatch: pytes
             assert time.monotonic() < end, daemon.job(str(job))
             time.sleep(0.05)
         pids += map(int, said)
-        watch, seen = daemon.driver._watch, 0
+        watch, seen = daemon.driver._channel._agent._watch, 0
         while seen < 5:  # readings later, it would have been told
             assert time.monotonic() < end
             before = watch.latest()

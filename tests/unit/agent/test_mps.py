@@ -12,6 +12,7 @@ from rota.errors import OptionError
 
 def test_the_folder_of_a_control_daemon(tmp_path: Path) -> None:
     assert mps_folder(None, pretend=True) is None
+    assert mps_folder("/run/of-each-node", pretend=False, on_nodes=True) == Path("/run/of-each-node")
     with pytest.raises(OptionError, match="no control daemon") as problem:
         mps_folder(str(tmp_path), pretend=False)
     assert problem.value.hint == f"CUDA_MPS_PIPE_DIRECTORY={tmp_path} nvidia-cuda-mps-control -d"

@@ -7,9 +7,9 @@ from pathlib import Path
 import pytest
 
 from rota.agent import supervisor
-from rota.agent.attempt_files import LaunchFile, read_order
+from rota.agent.attempt_files import LaunchOrder, read_order
 from rota.agent.disk import LAUNCH, SUPERVISOR_LOCK
-from rota.agent.node_agent import NodeAgent
+from rota.agent.node_agent import cluster_agent
 from rota.agent.processes import boot_id, boot_s
 from rota.errors import NotYours
 from tests.stranger import STRANGER, as_stranger, root_only
@@ -17,7 +17,7 @@ from tests.stranger import STRANGER, as_stranger, root_only
 
 def order(folder: Path) -> str:
     """An order that leaves a file behind if it is obeyed."""
-    wanted = LaunchFile(
+    wanted = LaunchOrder(
         job=1,
         attempt=1,
         sequence=1,
@@ -53,7 +53,7 @@ def test_a_node_folder_that_another_user_made_first_is_refused(public: Path) -> 
     assert as_stranger(squat) == 0
     for folder in (squatted / "home" / "n1", squatted / "n1", squatted):
         with pytest.raises(NotYours, match="belongs to user nobody") as problem:
-            NodeAgent(folder, "n1", "127.0.0.1", accelerator="V100", pretend_gpus=2)
+            cluster_agent(folder, "n1", "127.0.0.1", accelerator="V100", pretend_gpus=2)
         assert "--node-folder" in problem.value.hint
     assert not list((squatted / "home").iterdir())
 
@@ -93,9 +93,9 @@ def test_without_a_folder_of_its_own_an_agent_is_in_the_state_folder_of_its_user
 ) -> None:
     monkeypatch.setenv("HOME", str(tmp_path / "home"))
     monkeypatch.setenv("XDG_STATE_HOME", "relative, so it does not count")
-    NodeAgent(Path("rota/nodes/x/n1"), "n1", "127.0.0.1", pretend_gpus=1).close()
+    cluster_agent(Path("rota/nodes/x/n1"), "n1", "127.0.0.1", pretend_gpus=1).close()
     assert (tmp_path / "home/.local/state/rota/nodes/x/n1/boot.json").exists()
     monkeypatch.setenv("XDG_STATE_HOME", str(tmp_path / "state"))
-    NodeAgent(Path("rota/nodes/x/n1"), "n1", "127.0.0.1", pretend_gpus=1).close()
+    cluster_agent(Path("rota/nodes/x/n1"), "n1", "127.0.0.1", pretend_gpus=1).close()
     assert (tmp_path / "state/rota/nodes/x/n1/boot.json").exists()
     assert (tmp_path / "state").stat().st_mode & 0o777 == 0o700

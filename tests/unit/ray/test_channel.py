@@ -9,6 +9,7 @@ from typing import Any
 
 import pytest
 
+from rota.agent.messages import PROTOCOL
 from rota.ray import channel, names
 from rota.ray.channel import RayChannel
 
@@ -68,6 +69,7 @@ class Cluster:
         """Hosts whose agents were made, in order."""
         self.known: list[str] = []
         """Agents that are there from before."""
+        self.killed: list[str] = []
         self.util = SimpleNamespace(list_named_actors=lambda: self.known)
 
     def nodes(self) -> list[dict[str, Any]]:
@@ -77,10 +79,18 @@ class Cluster:
 
     def remote(self, actor: object) -> SimpleNamespace:
         def options(**how: Any) -> SimpleNamespace:
-            self.made.append(how["name"].removeprefix("agent-"))
+            self.made.append(how["name"].partition("-")[2])
             return SimpleNamespace(remote=lambda *_: self.actors.get(self.made[-1], self))
 
         return SimpleNamespace(options=options)
+
+    def get_actor(self, name: str) -> str:
+        if name not in self.known:
+            raise ValueError(name)
+        return name
+
+    def kill(self, actor: str) -> None:
+        self.killed.append(actor)
 
     def shutdown(self) -> None: ...
 
@@ -192,11 +202,14 @@ def test_a_machine_that_came_back_before_ray_noticed_is_used_without_a_word(clus
 
 
 @pytest.mark.usefixtures("hurried")
-def test_the_next_scheduler_uses_the_one_that_was_used_before(cluster: Cluster) -> None:
+@pytest.mark.parametrize("former", [False, True])
+def test_the_next_scheduler_uses_the_one_that_was_used_before(cluster: Cluster, former: bool) -> None:
+    """An agent to which other messages were sent is ended; its node gets another."""
     cluster.there = {SECOND: "127.0.0.2", LIFE: "127.0.0.1"}
-    cluster.known = [f"agent-{LIFE}"]
+    cluster.known = [f"agent-{LIFE}" if former else f"agent{PROTOCOL}-{LIFE}"]
     met = RayChannel("here", "home")
     try:
         assert list(met.nodes()) == [LIFE] and cluster.made == [LIFE]
+        assert cluster.killed == [f"agent-{LIFE}"] * former
     finally:
         met.close()

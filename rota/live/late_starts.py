@@ -1,18 +1,18 @@
-"""Launches that no agent has acknowledged: they are noticed each time the core sends them, and told once they are late.
+"""Launches that no agent has acknowledged: they are noted each time the core sends them, and reported once they are late.
 
 The core sends a launch every few seconds until the job has started, which may take minutes. An agent acknowledges it much sooner:
-the attempt is in the inventory that it tells.
+the attempt is in its inventory.
 """
 
 from collections.abc import Sequence
 from dataclasses import dataclass
 
-from rota.live.fleet_node import AttemptKey
+from rota.live.driver_node import AttemptKey
 
 LATE_SECONDS = 15.0
-"""An acknowledgement usually takes less than a second."""
+"""Age at which a launch is late, in seconds. An acknowledgement usually takes less than one."""
 FORGET_SECONDS = 30.0
-"""A launch that the core has not sent for this long has been answered, or given up."""
+"""A launch that the core has not sent for this time has been answered, or given up, in seconds."""
 
 
 @dataclass(slots=True)
@@ -20,34 +20,40 @@ class _SentLaunch:
     first_s: float
     last_s: float
     why: str
-    told: bool = False
+    reported: bool = False
 
     def sentence(self, now_s: float) -> str:
         return f"Not acknowledged for {now_s - self.first_s:.0f} s: {self.why}. The launch is sent again every few seconds."
 
 
 class LateStarts:
-    """Of all nodes."""
+    """Launches on all nodes, by attempt."""
 
     def __init__(self) -> None:
         self._starts: dict[AttemptKey, _SentLaunch] = {}
 
     def sent(self, key: AttemptKey, owing: Sequence[str], problem: str, now_s: float) -> str:
-        """A launch was sent now, and these nodes have not acknowledged it before; `problem`: why it could not be sent. A line
-        for the operator when it is late, once."""
+        """Note that a launch was sent now. Return a line for the operator when it is late, once.
+
+        `owing`: nodes that have not acknowledged it; `problem`: why it could not be sent.
+        """
         self._starts = {each: start for each, start in self._starts.items() if start.last_s > now_s - FORGET_SECONDS}
         if not owing:
             known = self._starts.pop(key, None)
-            return f"job {key[0]} is acknowledged after {now_s - known.first_s:.0f} s" if known is not None and known.told else ""
+            return (
+                f"job {key[0]} is acknowledged after {now_s - known.first_s:.0f} s"
+                if known is not None and known.reported
+                else ""
+            )
         start = self._starts.setdefault(key, _SentLaunch(now_s, now_s, ""))
         start.last_s, start.why = now_s, problem or f"no answer from the agent of {', '.join(owing)}"
-        if start.told or now_s < start.first_s + LATE_SECONDS:
+        if start.reported or now_s < start.first_s + LATE_SECONDS:
             return ""
-        start.told = True
+        start.reported = True
         return f"job {key[0]}, attempt {key[1]}: {start.sentence(now_s)}"
 
     def late(self, now_s: float) -> dict[int, str]:
-        """By job, in a sentence. Any thread."""
+        """Return a sentence for each job whose launch is late. Any thread."""
         return {
             job: start.sentence(now_s)
             for (job, _), start in list(self._starts.items())

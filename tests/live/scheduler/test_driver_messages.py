@@ -1,4 +1,4 @@
-"""The driver of many machines, with real agents and processes: what is lost on the way, late, or gone."""
+"""The driver of a cluster, with real agents and processes: what is lost on the way, late, or gone."""
 
 import contextlib
 import json
@@ -15,16 +15,18 @@ import numpy as np
 import pytest
 
 from rota.agent import node_agent, other_programs
-from rota.agent.node_agent import NodeAgent, NodeFacts
+from rota.agent.gpu_readings import Readings
+from rota.agent.messages import AGENT_CODEC
+from rota.agent.node_agent import NodeFacts, cluster_agent
 from rota.agent.processes import ProcessIdentity, boot_s, end_all
-from rota.live.driver import DriverContext
-from rota.live.fleet import HEARTBEAT_SECONDS, LOST_SECONDS, Fleet
-from rota.live.fleet_starts import FORGET_SECONDS, LATE_SECONDS
+from rota.live.driver import HEARTBEAT_SECONDS, LOST_SECONDS, Driver
+from rota.live.driver_protocol import DriverCommand, DriverContext
 from rota.live.journal_store import LeadershipLost
+from rota.live.late_starts import FORGET_SECONDS, LATE_SECONDS
 from rota.live.node_channel import HostReply, ReachableHost
 from rota.live.requests import submitted_job
 from rota.model.cluster import Cluster, Node
-from rota.model.commands import Kill, Launch, Renew, Resume, Suspend, SuspendKind
+from rota.model.commands import Kill, Launch, Renew, Resize, Resume, Suspend, SuspendKind
 from rota.model.events import (
     Exited,
     External,
@@ -46,11 +48,13 @@ GONE_AFTER = 100.0
 
 
 class InProcess:
-    """Agents in this process. Messages are carried at once, unless they are to be lost or held back."""
+    """Agents of a cluster in this process. Messages are carried at once, unless they are to be lost or held back."""
+
+    nodes_can_leave = True
 
     def __init__(self, folder: Path, names: tuple[str, ...], pretend_gpus: int) -> None:
         self.agents = {
-            name: NodeAgent(folder / name, name, "127.0.0.1", accelerator="V100", pretend_gpus=pretend_gpus) for name in names
+            name: cluster_agent(folder / name, name, "127.0.0.1", accelerator="V100", pretend_gpus=pretend_gpus) for name in names
         }
         self.away: set[str] = set()
         self.ghosts: dict[str, str] = {}
@@ -99,12 +103,15 @@ class InProcess:
     def notes(self) -> list[str]:
         return []
 
+    def read_gpus(self) -> Readings:
+        return {}
+
     def rang(self) -> set[str]:
         return {f"host-{name}" for name, agent in self.agents.items() if agent.wait(0.0)}
 
 
 class Bench:
-    """A fleet of two nodes, and a clock that is set by hand."""
+    """A driver of two nodes, and a clock that is set by hand."""
 
     def __init__(self, folder: Path, pretend_gpus: int = 2) -> None:
         """`pretend_gpus`: 0: the GPUs that NVML tells of."""
@@ -112,13 +119,15 @@ class Bench:
         self.hosts = InProcess(folder, ("a", "b"), pretend_gpus)
         self.ahead_s = 0.0
         self.epoch = 0
+        self.mps: Path | None = None
+        self.answers: list[External] = []
         self.stopped_s: float | None = None
         """Where the clock stands; None: it goes."""
         self.job = submitted_job(Spec(run=["sh", "-c", "echo step 1; sleep 1000"], progress=r"step (\d+)"), "me", "/", {})
-        self.fleet = self.open()
+        self.driver = self.open()
 
-    def open(self) -> Fleet:
-        made = Fleet(self.folder / "home", self.hosts, lease_grace_seconds=1.0, gone_after_seconds=GONE_AFTER)
+    def open(self) -> Driver:
+        made = Driver(self.folder / "home", self.hosts, lease_grace_seconds=1.0, gone_after_seconds=GONE_AFTER, mps=self.mps)
         self.cluster, self.devices = made.discover_cluster(), [name for names in made.devices() for name in names]
         made.open(
             DriverContext(
@@ -141,13 +150,17 @@ class Bench:
 
     def events(self) -> list[External]:
         """Until nothing more is told."""
-        found, quiet = [], 0
+        found, quiet, self.answers = self.answers, 0, []
         while quiet < 3:
-            some = self.fleet.events()
-            self.fleet.acknowledge()
+            some = self.driver.events()
+            self.driver.acknowledge()
             found += some
             quiet = 0 if some else quiet + 1
         return found
+
+    def carry_out(self, commands: list[DriverCommand]) -> None:
+        """What is answered at once is told with the next events."""
+        self.answers += self.driver.carry_out(commands)
 
     def heard(self, *wanted: Callable[[External], bool]) -> list[External]:
         """Events until there was one of each."""
@@ -193,15 +206,15 @@ def started(node: int) -> Callable[[External], bool]:
 
 
 def test_a_gang_starts_on_both_nodes_and_is_suspended(bench: Bench) -> None:
-    bench.fleet.carry_out([bench.launch()])
+    bench.carry_out([bench.launch()])
     found = bench.heard(started(0), started(1))
     assert [event.sequence for event in found if isinstance(event, Started)] == [1, 1], "each once"
     orders = [json.loads((bench.folder / name / "run/1/1/launch.json").read_text()) for name in "ab"]
     assert [order["env"]["NODE_RANK"] for order in orders] == ["0", "1"]
     assert {order["env"]["NNODES"] for order in orders} == {"2"} and {order["env"]["ROTA_GPUS"] for order in orders} == {"4"}
     assert orders[0]["env"]["GLOO_SOCKET_IFNAME"] == "lo" and orders[0]["progress"] and not orders[1]["progress"]
-    assert [status.job for status in bench.fleet.inventory()] == [1] == list(bench.fleet.running())
-    bench.fleet.carry_out([Suspend(1, 1, 2, (0, 1))])
+    assert [status.job for status in bench.driver.inventory()] == [1] == list(bench.driver.running())
+    bench.carry_out([Suspend(1, 1, 2, (0, 1))])
     ends: dict[int | None, float] = {}
 
     def both_ended() -> bool:
@@ -210,22 +223,22 @@ def test_a_gang_starts_on_both_nodes_and_is_suspended(bench: Bench) -> None:
 
     until(both_ended, "both parts have left")
     assert ends == {0: 0.0, 1: float("inf")}, "only the first part knows what is saved"
-    assert bench.fleet.inventory() == []
+    assert bench.driver.inventory() == []
     until(lambda: not bench.events() and not list(bench.folder.glob("*/run/1/1/launch.json")), "it is forgotten")
 
 
 def test_a_launch_that_is_repeated_is_answered_again(bench: Bench) -> None:
     """The core repeats it whole while one part has not begun, and then wants to hear of all."""
-    assert bench.fleet.carry_out([bench.launch()]) == []
+    assert bench.driver.carry_out([bench.launch()]) == []
     bench.heard(started(0), started(1))
-    again = bench.fleet.carry_out([bench.launch()])
+    again = bench.driver.carry_out([bench.launch()])
     assert [(event.node, event.sequence) for event in again if isinstance(event, Started)] == [(0, 1), (1, 1)]
 
 
 def test_an_answer_that_got_lost_is_asked_for_again(bench: Bench) -> None:
     bench.hosts.answers_to_lose = 2
-    bench.fleet.carry_out([bench.launch()])
-    bench.fleet.carry_out([bench.launch()])  # the core has had no answer, and says it again
+    bench.carry_out([bench.launch()])
+    bench.carry_out([bench.launch()])  # the core has had no answer, and says it again
     bench.ahead_s += 2.0
     found = bench.heard(started(0), started(1))
     assert sorted(event.node or 0 for event in found if isinstance(event, Started)) == [0, 1]
@@ -234,7 +247,7 @@ def test_an_answer_that_got_lost_is_asked_for_again(bench: Bench) -> None:
 def test_a_launch_that_arrives_after_its_lease_starts_nothing(bench: Bench) -> None:
     """A frozen agent wakes up: by then the core may have started the job elsewhere."""
     bench.hosts.held = []
-    bench.fleet.carry_out([bench.launch(seconds=1.0)])
+    bench.carry_out([bench.launch(seconds=1.0)])
     late, bench.hosts.held = bench.hosts.held, None
     time.sleep(1.1)
     for host, text in late:
@@ -247,7 +260,7 @@ def test_a_launch_that_arrives_after_its_lease_starts_nothing(bench: Bench) -> N
 def test_a_launch_waits_for_all_its_nodes(bench: Bench) -> None:
     bench.hosts.away.add("b")
     bench.events()
-    bench.fleet.carry_out([bench.launch()])
+    bench.carry_out([bench.launch()])
     assert not list(bench.folder.glob("*/run/1/1/launch.json")), "all or none"
 
 
@@ -260,7 +273,7 @@ def test_a_node_that_is_away_leaves_when_its_leases_are_over(bench: Bench) -> No
 
 
 def test_a_node_that_comes_back_tells_all_it_has(bench: Bench) -> None:
-    bench.fleet.carry_out([bench.launch()])
+    bench.carry_out([bench.launch()])
     bench.heard(started(1))
     bench.hosts.away.add("b")
     bench.events()
@@ -270,12 +283,12 @@ def test_a_node_that_comes_back_tells_all_it_has(bench: Bench) -> None:
 
 
 def test_a_scheduler_that_comes_up_finds_what_runs(bench: Bench) -> None:
-    bench.fleet.carry_out([bench.launch()])
+    bench.carry_out([bench.launch()])
     bench.heard(started(0))
-    bench.fleet = bench.open()
+    bench.driver = bench.open()
     found = bench.heard(started(0), started(1))
     assert any(isinstance(event, NodeReported) and event.inventory for event in found)
-    assert [status.job for status in bench.fleet.inventory()] == [1]
+    assert [status.job for status in bench.driver.inventory()] == [1]
 
 
 def test_draining_is_told_and_taken_back(bench: Bench) -> None:
@@ -295,28 +308,28 @@ def test_who_has_nothing_to_tell_is_asked_now_and_then(bench: Bench) -> None:
 
 
 def test_a_renewal_counts_from_when_it_was_said(bench: Bench) -> None:
-    bench.fleet.carry_out([bench.launch()])
+    bench.carry_out([bench.launch()])
     bench.heard(started(0))
-    bench.fleet.carry_out([Renew(1, 1, (0, 1), time.time() + 0.3)])
+    bench.carry_out([Renew(1, 1, (0, 1), time.time() + 0.3)])
     ends = bench.heard(lambda event: isinstance(event, Exited | Suspended) and event.node == 0)
     assert ends
-    bench.fleet.carry_out([Kill(1, 1, 9, (0, 1))])
+    bench.carry_out([Kill(1, 1, 9, (0, 1))])
 
 
 def test_where_the_log_is(bench: Bench) -> None:
-    bench.fleet.carry_out([bench.launch()])
+    bench.carry_out([bench.launch()])
     bench.heard(started(0), started(1))
-    assert b"step 1" in bench.fleet.read_log(1, 0, 1000).data and bench.fleet.log_end(1) > 0
+    assert b"step 1" in bench.driver.read_log(1, 0, 1000).data and bench.driver.log_end(1) > 0
     assert (bench.folder / "home/logs/1.node1.log").exists()
 
 
 def test_a_scheduler_that_comes_up_renews_leases_only_when_it_knows_the_clock_of_the_node(bench: Bench) -> None:
-    bench.fleet.carry_out([bench.launch()])
+    bench.carry_out([bench.launch()])
     bench.heard(started(0), started(1))
-    bench.fleet = bench.open()
+    bench.driver = bench.open()
     bench.hosts.held = []
-    bench.fleet.events()
-    bench.fleet.carry_out([Renew(1, 1, (0, 1), time.time() + 60.0), bench.launch()])
+    bench.driver.events()
+    bench.carry_out([Renew(1, 1, (0, 1), time.time() + 60.0), bench.launch()])
     assert all(json.loads(text)["do"] == [] for _, text in bench.hosts.held), "it asks first"
     late, bench.hosts.held = bench.hosts.held, None
     for host, text in late:
@@ -326,22 +339,22 @@ def test_a_scheduler_that_comes_up_renews_leases_only_when_it_knows_the_clock_of
 
 
 def test_a_renewal_that_got_lost_is_sent_again(bench: Bench) -> None:
-    bench.fleet.carry_out([bench.launch()])
+    bench.carry_out([bench.launch()])
     bench.heard(started(0), started(1))
     bench.hosts.held = []
-    bench.fleet.carry_out([Renew(1, 1, (0, 1), time.time() + 50.0), Kill(9, 1, 1, (0, 1))])
+    bench.carry_out([Renew(1, 1, (0, 1), time.time() + 50.0), Kill(9, 1, 1, (0, 1))])
     bench.hosts.held = None  # both messages are gone for good
     bench.hosts.away = {"a", "b"}
     bench.events()
     bench.hosts.away = set()
     bench.hosts.held = []
-    bench.fleet.events()
-    words = [word for _, text in bench.hosts.held for word, _ in json.loads(text)["do"]]
-    assert words == ["renew", "renew"], "the core says again what it has no answer to"
+    bench.driver.events()
+    again = [AGENT_CODEC.decode(plain) for _, text in bench.hosts.held for plain in json.loads(text)["do"]]
+    assert [type(message) for message in again] == [Renew, Renew], "the core says again what it has no answer to"
 
 
 def test_a_node_with_a_running_job_leaves(bench: Bench) -> None:
-    bench.fleet.carry_out([bench.launch()])
+    bench.carry_out([bench.launch()])
     bench.heard(started(0), started(1))
     bench.hosts.away.add("a")
     bench.events()
@@ -353,11 +366,11 @@ def test_a_node_with_a_running_job_leaves(bench: Bench) -> None:
 
 def test_a_machine_that_comes_back_with_fewer_gpus_is_another_node(bench: Bench, tmp_path: Path) -> None:
     bench.hosts.agents["b"].close()
-    bench.hosts.agents["b"] = NodeAgent(tmp_path / "b", "b", "127.0.0.1", accelerator="V100", pretend_gpus=1)
+    bench.hosts.agents["b"] = cluster_agent(tmp_path / "b", "b", "127.0.0.1", accelerator="V100", pretend_gpus=1)
     bench.events()
-    bench.fleet.carry_out([bench.launch()])
+    bench.carry_out([bench.launch()])
     assert not list(bench.folder.glob("*/run/1/1/launch.json")), "it has not joined"
-    assert [node.gpus for node in bench.fleet.discover_cluster().nodes] == [2, 1]
+    assert [node.gpus for node in bench.driver.discover_cluster().nodes] == [2, 1]
     bench.ahead_s += GONE_AFTER + 1
     assert [event.node for event in bench.events() if isinstance(event, NodeLeft)] == [1]
 
@@ -365,33 +378,32 @@ def test_a_machine_that_comes_back_with_fewer_gpus_is_another_node(bench: Bench,
 def test_an_answer_to_an_earlier_message_is_not_taken_for_the_last(bench: Bench) -> None:
     bench.hosts.held = []
     bench.ahead_s += HEARTBEAT_SECONDS
-    bench.fleet.events()
+    bench.driver.events()
     early = bench.hosts.held
     bench.ahead_s += LOST_SECONDS
     bench.hosts.held = []
-    bench.fleet.events()
+    bench.driver.events()
     late, bench.hosts.held = bench.hosts.held, None
     assert len(early) == len(late) == 2 and all(json.loads(text)["whole"] for _, text in late)
     for host, text in (*early, *late):
         bench.hosts.carry(host, text)
-    reports = [event for event in bench.fleet.events() if isinstance(event, NodeReported)]
+    reports = [event for event in bench.driver.events() if isinstance(event, NodeReported)]
     assert [event.node for event in reports] == [0, 1]
 
 
 def test_agents_refuse_a_scheduler_that_leads_no_more(bench: Bench) -> None:
     """Both would start the job: the former leader was frozen, and what it had decided is on its way."""
-    former, bench.epoch = bench.fleet, 2
-    bench.fleet = bench.open()
+    former, bench.epoch = bench.driver, 2
+    bench.driver = bench.open()
     bench.events()
-    former.carry_out([bench.launch()])
     with pytest.raises(LeadershipLost, match="another leads under epoch 2"):
-        former.events()
+        former.carry_out([bench.launch()])
     assert not list(bench.folder.glob("*/run/1")), "nothing was started"
-    bench.fleet.carry_out([bench.launch()])
+    bench.carry_out([bench.launch()])
     bench.heard(started(0), started(1))
-    again = NodeAgent(bench.folder / "a", "a", "127.0.0.1", accelerator="V100", pretend_gpus=2)
+    again = cluster_agent(bench.folder / "a", "a", "127.0.0.1", accelerator="V100", pretend_gpus=2)
     with contextlib.closing(again):
-        asked = {"message": 7, "do": [["kill", [1, 1, 9]]], "whole": False}
+        asked = {"message": 7, "do": [AGENT_CODEC.encode(Kill(1, 1, 9, ()))], "whole": False}
         for epoch in (0, 1):
             assert json.loads(again.exchange(json.dumps(asked | {"epoch": epoch}))) == {"refused": 2, "message": 7}
         assert json.loads(again.exchange(json.dumps(asked | {"do": []}))) == {"refused": 2, "message": 7}
@@ -400,7 +412,7 @@ def test_agents_refuse_a_scheduler_that_leads_no_more(bench: Bench) -> None:
 
 def test_a_node_that_joins_is_used_when_all_that_it_had_has_ended(bench: Bench) -> None:
     """It was frozen for so long that its jobs were taken for dead. Now it is back, and they are in their grace."""
-    bench.fleet.carry_out([bench.launch(seconds=1000.0)])
+    bench.carry_out([bench.launch(seconds=1000.0)])
     bench.heard(started(0), started(1))
     bench.hosts.away.add("b")
     bench.events()
@@ -408,10 +420,10 @@ def test_a_node_that_joins_is_used_when_all_that_it_had_has_ended(bench: Bench) 
     assert [event.node for event in bench.events() if isinstance(event, NodeLeft)] == [1]
     bench.hosts.away.clear()
     sent = bench.hosts.sent
-    assert not any(isinstance(event, NodeReported) and event.node == 1 for event in bench.fleet.events())
+    assert not any(isinstance(event, NodeReported) and event.node == 1 for event in bench.driver.events())
     assert bench.hosts.sent - sent <= 1, "it is not spoken to before it has joined"
     number = bench.join("b")
-    first = bench.fleet.events()
+    first = bench.driver.events()
     assert not any(isinstance(event, NodeReported) and event.node == number for event in first)
     reports: list[NodeReported] = []
 
@@ -427,11 +439,11 @@ def test_a_node_that_joins_is_used_when_all_that_it_had_has_ended(bench: Bench) 
 
 def test_of_two_lives_of_a_machine_the_newest_is_spoken_to(bench: Bench) -> None:
     bench.hosts.ghosts["earlier"] = "b"
-    bench.fleet.carry_out([bench.launch()])
+    bench.carry_out([bench.launch()])
     before, found = bench.hosts.sent, list[External]()
 
     def begun() -> bool:
-        found.extend(bench.fleet.events())
+        found.extend(bench.driver.events())
         return any(started(1)(event) for event in found)
 
     until(begun, "the part on b has begun")
@@ -473,21 +485,21 @@ def slept(kind: SuspendKind) -> Callable[[External], bool]:
 def test_a_script_is_parked_and_woken_in_the_same_process(bench: Bench) -> None:
     """Its node finds out which way. Answers get lost, and the core says it again."""
     parkable(bench)
-    assert bench.fleet.how_parked(bench.job) == ("node", "the node that starts it chooses the method")
-    bench.fleet.carry_out([bench.launch_one()])
+    assert bench.driver.how_parked(bench.job) == ("node", "the node that starts it chooses the method")
+    bench.carry_out([bench.launch_one()])
     began = bench.heard(started(0))
     assert [event.can_park for event in began if isinstance(event, Started)] == [True]
-    (status,) = bench.fleet.inventory()
+    (status,) = bench.driver.inventory()
     assert (status.park_way, status.park_why) == ("sleep", "its GPUs are pretend GPUs, so its processes are only stopped")
     for sequence in (2, 4):
         bench.hosts.answers_to_lose = 1
-        bench.fleet.carry_out([Suspend(1, 1, sequence, (0,), SuspendKind.PARK)])
-        bench.fleet.carry_out([Suspend(1, 1, sequence, (0,), SuspendKind.PARK)])
+        bench.carry_out([Suspend(1, 1, sequence, (0,), SuspendKind.PARK)])
+        bench.carry_out([Suspend(1, 1, sequence, (0,), SuspendKind.PARK)])
         bench.ahead_s += 2.0
         parked = [event for event in bench.heard(slept(SuspendKind.PARK)) if isinstance(event, Suspended)]
         assert [(event.sequence, event.node, event.keeps) for event in parked] == [(sequence, 0, False)], "it is told once"
-        assert bench.fleet.running() == {} and [each.state for each in bench.fleet.inventory()] == ["parked"]
-        bench.fleet.carry_out([Resume(1, 1, sequence + 1, (0,), time.time() + bench.ahead_s + 600.0)])
+        assert bench.driver.running() == {} and [each.state for each in bench.driver.inventory()] == ["parked"]
+        bench.carry_out([Resume(1, 1, sequence + 1, (0,), time.time() + bench.ahead_s + 600.0)])
         woken = bench.heard(lambda event: isinstance(event, Started))
         assert [event.sequence for event in woken if isinstance(event, Started)] == [sequence + 1]
         goes_on(bench)
@@ -499,13 +511,13 @@ def test_a_script_is_parked_and_woken_in_the_same_process(bench: Bench) -> None:
 
 def test_a_scheduler_that_comes_up_finds_a_parked_job_and_wakes_it(bench: Bench) -> None:
     parkable(bench)
-    bench.fleet.carry_out([bench.launch_one()])
+    bench.carry_out([bench.launch_one()])
     bench.heard(started(0))
-    bench.fleet.carry_out([Suspend(1, 1, 2, (0,), SuspendKind.PARK)])
+    bench.carry_out([Suspend(1, 1, 2, (0,), SuspendKind.PARK)])
     bench.heard(slept(SuspendKind.PARK))
-    bench.fleet = bench.open()
+    bench.driver = bench.open()
     bench.heard(slept(SuspendKind.PARK))
-    bench.fleet.carry_out([Resume(1, 1, 3, (0,), time.time() + 600.0)])
+    bench.carry_out([Resume(1, 1, 3, (0,), time.time() + 600.0)])
     woken = bench.heard(lambda event: isinstance(event, Started))
     assert [(event.sequence, event.can_park) for event in woken if isinstance(event, Started)] == [(3, True)]
 
@@ -513,22 +525,64 @@ def test_a_scheduler_that_comes_up_finds_a_parked_job_and_wakes_it(bench: Bench)
 def test_a_job_that_its_node_cannot_park_is_told_to_leave(bench: Bench) -> None:
     """The core hears of it when it starts. A word to park that is on its way already is taken for one to leave."""
     bench.job = submitted_job(Spec(run=["sleep", "1000"]), "me", "/", {"PATH": os.environ["PATH"]})
-    bench.fleet.carry_out([bench.launch_one()])
+    bench.carry_out([bench.launch_one()])
     began = bench.heard(started(0))
     assert [event.can_park for event in began if isinstance(event, Started)] == [False]
-    (status,) = bench.fleet.inventory()
+    (status,) = bench.driver.inventory()
     assert (status.park_way, status.park_why) == ("exit", "its command sleep is not Python")
-    bench.fleet.carry_out([Suspend(1, 1, 2, (0,), SuspendKind.PARK)])
+    bench.carry_out([Suspend(1, 1, 2, (0,), SuspendKind.PARK)])
     left = bench.heard(slept(SuspendKind.CHECKPOINT))
     assert not any(slept(SuspendKind.PARK)(event) for event in left)
 
 
 def test_what_is_known_of_parking_before_a_job_has_a_node(bench: Bench) -> None:
     plain = Spec(run=["python", "x.py"])
-    assert bench.fleet.how_parked(submitted_job(plain, "me", "/", {}))[0] == "node"
+    assert bench.driver.how_parked(submitted_job(plain, "me", "/", {}))[0] == "node"
     for more in ({"park": False}, {"gpus": 2}, {"gpus": {"min": 1, "max": 2}}):
         spec = Spec.model_validate({"run": ["python", "x.py"], **more})
-        assert bench.fleet.how_parked(submitted_job(spec, "me", "/", {}))[0] == "exit", more
+        assert bench.driver.how_parked(submitted_job(spec, "me", "/", {}))[0] == "exit", more
+
+
+SAVES = """
+import os, signal, sys, time
+signal.signal(signal.SIGTERM, lambda *_: sys.exit(75))
+print("gpus", os.environ["CUDA_VISIBLE_DEVICES"], os.environ["ROTA_GPUS"], os.environ.get("CUDA_MPS_PIPE_DIRECTORY"), flush=True)
+for step in range(1, 100000):
+    print(f"step {step} by {os.getpid()}", flush=True)
+    time.sleep(0.02)
+"""
+
+
+def test_a_job_of_one_node_is_started_again_with_other_gpus_under_its_attempt(bench: Bench) -> None:
+    bench.mps = bench.folder / "mps"
+    bench.driver = bench.open()
+    bench.events()
+    parkable(bench, SAVES)
+    bench.carry_out([bench.launch_one()])
+    bench.heard(started(0))
+    grown = Resize(1, 1, 2, 0, np.array([0, 1]), (0,))
+    bench.carry_out([grown])
+    again = bench.heard(lambda event: isinstance(event, Started))
+    assert [(event.attempt, event.sequence) for event in again if isinstance(event, Started)] == [(1, 2)]
+    (status,) = bench.driver.inventory()
+    assert status.gpus_text == "a:0-1"
+    assert [line for line in bench.log().splitlines() if line.startswith("gpus")] == [
+        f"gpus 0 1 {bench.mps}",
+        f"gpus 0,1 2 {bench.mps}",
+    ]
+
+
+def test_a_gang_of_two_nodes_saves_and_leaves_when_it_is_to_have_another_size(bench: Bench) -> None:
+    """Its parts would not start again at the same moment. The core launches it with the other size."""
+    parkable(bench, SAVES)
+    bench.carry_out([bench.launch()])
+    bench.heard(started(0), started(1))
+    bench.carry_out([Resize(1, 1, 2, 0, np.array([0, 2]), (0, 1))])
+
+    def left(node: int) -> Callable[[External], bool]:
+        return lambda event: isinstance(event, Suspended) and event.node == node and event.kind is SuspendKind.CHECKPOINT
+
+    bench.heard(left(0), left(1))
 
 
 @pytest.fixture
@@ -542,23 +596,23 @@ def real(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Bench]:
 
 
 def test_what_nvml_tells_on_a_node_reaches_the_scheduler(real: Bench) -> None:
-    assert real.fleet.devices() == (("a/GPU-0",), ("b/GPU-0",))
-    assert [node.host_gib for node in real.fleet.discover_cluster().nodes] == [50.0, 50.0], (
+    assert real.driver.devices() == (("a/GPU-0",), ("b/GPU-0",))
+    assert [node.host_gib for node in real.driver.discover_cluster().nodes] == [50.0, 50.0], (
         "of two GPUs one is the node's, and 80%"
     )
 
     def read() -> bool:
         real.ahead_s += HEARTBEAT_SECONDS
         real.events()
-        return set(real.fleet.readings()) == {"a/GPU-0", "b/GPU-0"}
+        return set(real.driver.readings()) == {"a/GPU-0", "b/GPU-0"}
 
     until(read, "readings of both nodes")
-    reading = real.fleet.readings()["b/GPU-0"]
+    reading = real.driver.readings()["b/GPU-0"]
     assert (reading.memory_gib, reading.used_gib, reading.utilisation, reading.temperature_c) == (16.0, 4.0, 0.93, 61)
     assert abs(reading.at_s - time.time() - real.ahead_s) < 60.0, "on the clock of the scheduler"
     real.hosts.away.add("b")
     real.events()
-    assert set(real.fleet.readings()) == {"a/GPU-0"}
+    assert set(real.driver.readings()) == {"a/GPU-0"}
 
 
 def test_a_gpu_of_a_node_that_another_program_uses_is_told_once_and_when_it_is_free(
@@ -593,7 +647,7 @@ def test_gpus_are_read_with_heartbeats_and_not_with_every_message(real: Bench) -
     real.events()
     asked, sent = real.hosts.asked_gpus, real.hosts.sent
     for sequence in range(1, 5):
-        real.fleet.carry_out([Kill(9, 1, sequence, (0, 1))])
+        real.carry_out([Kill(9, 1, sequence, (0, 1))])
         real.events()
     assert (real.hosts.asked_gpus, real.hosts.sent) == (asked, sent + 8)
     real.ahead_s += HEARTBEAT_SECONDS
@@ -603,7 +657,7 @@ def test_gpus_are_read_with_heartbeats_and_not_with_every_message(real: Bench) -
 
 def test_how_a_job_uses_its_gpu_is_measured(real: Bench) -> None:
     parkable(real, STEPS)
-    real.fleet.carry_out([real.launch_one()])
+    real.carry_out([real.launch_one()])
     real.heard(started(0))
     found: list[Measured] = []
 
@@ -613,7 +667,7 @@ def test_how_a_job_uses_its_gpu_is_measured(real: Bench) -> None:
         return any(event.peak_gib.tolist() == [4.0] for event in found)
 
     until(measured, "what it takes on its GPU")
-    assert real.fleet.readings()["a/GPU-0"].utilisation == 0.93
+    assert real.driver.readings()["a/GPU-0"].utilisation == 0.93
 
 
 # An agent that was started again.
@@ -625,23 +679,23 @@ def restart_agent(bench: Bench, name: str, *, lose: tuple[str, ...] = ()) -> Non
     for file in lose:
         (bench.folder / name / file).unlink()
     time.sleep(max(bench.hosts.agents[name].facts.boot + 1 - time.time(), 0.0))  # else it may draw the same number
-    bench.hosts.agents[name] = NodeAgent(bench.folder / name, name, "127.0.0.1", accelerator="V100", pretend_gpus=2)
+    bench.hosts.agents[name] = cluster_agent(bench.folder / name, name, "127.0.0.1", accelerator="V100", pretend_gpus=2)
 
 
 def test_jobs_go_on_and_others_start_when_an_agent_has_lost_the_number_of_its_boot(bench: Bench) -> None:
     """The machine was not booted, so what runs there lives, and the next launch is not held back."""
     first = bench.launch_one()
-    bench.fleet.carry_out([first])
+    bench.carry_out([first])
     bench.heard(started(0))
     restart_agent(bench, "a", lose=("boot.json", "run/boot.json"))
     assert bench.hosts.agents["a"].facts.boot > first.boots[0]
     bench.ahead_s += HEARTBEAT_SECONDS + 1.0
     reports = bench.heard(lambda event: isinstance(event, NodeReported) and event.node == 0)
     assert {event.boot for event in reports if isinstance(event, NodeReported) and event.node == 0} == {first.boots[0]}
-    assert 1 in bench.fleet.running()
+    assert 1 in bench.driver.running()
     lease_s = time.time() + bench.ahead_s + 600.0
     second = Launch(2, 1, 1, 0, np.array([1]), (0,), first.boots, 0.0, lease_s)
-    bench.fleet.carry_out([second])
+    bench.carry_out([second])
     bench.heard(lambda event: isinstance(event, Started) and event.job == 2)
     assert bench.hosts.agents["a"].facts.boot == first.boots[0], "the agent keeps the scheduler's number"
     restart_agent(bench, "a")
@@ -650,30 +704,30 @@ def test_jobs_go_on_and_others_start_when_an_agent_has_lost_the_number_of_its_bo
 
 def test_a_launch_that_cannot_be_sent_is_told_with_the_name_of_its_node(bench: Bench) -> None:
     told: list[str] = []
-    bench.fleet._context = replace(bench.fleet._context, tell=told.append)
+    bench.driver._context = replace(bench.driver._context, tell=told.append)
     launch = replace(bench.launch_one(), boots=(1,))
-    bench.fleet.carry_out([launch])
-    assert bench.fleet.late_starts() == {} and told == []
+    bench.carry_out([launch])
+    assert bench.driver.late_starts() == {} and told == []
     bench.ahead_s += LATE_SECONDS
     for _ in range(3):
-        bench.fleet.carry_out([launch])
+        bench.carry_out([launch])
     said = "Not acknowledged for 15 s: a has been booted since the launch was decided. "
     assert told == [f"job 1, attempt 1: {said}The launch is sent again every few seconds."]
-    assert bench.fleet.late_starts()[1].startswith(said)
-    bench.fleet.carry_out([bench.launch_one()])
+    assert bench.driver.late_starts()[1].startswith(said)
+    bench.carry_out([bench.launch_one()])
     bench.heard(started(0))
-    bench.fleet.carry_out([bench.launch_one()])
-    assert bench.fleet.late_starts() == {} and told[1:] == ["job 1 is acknowledged after 15 s"]
+    bench.carry_out([bench.launch_one()])
+    assert bench.driver.late_starts() == {} and told[1:] == ["job 1 is acknowledged after 15 s"]
 
 
 def test_a_launch_that_no_agent_answers_is_told_with_the_name_of_its_node(bench: Bench) -> None:
     told: list[str] = []
-    bench.fleet._context = replace(bench.fleet._context, tell=told.append)
+    bench.driver._context = replace(bench.driver._context, tell=told.append)
     bench.hosts.held = []
     for _ in range(2):
-        bench.fleet.carry_out([bench.launch()])
+        bench.carry_out([bench.launch()])
         bench.ahead_s += LATE_SECONDS
-    bench.fleet.carry_out([bench.launch()])
+    bench.carry_out([bench.launch()])
     assert len(told) == 1 and "no answer from the agent of a, b" in told[0]
     bench.ahead_s += FORGET_SECONDS + 1.0
-    assert bench.fleet.late_starts() == {}, "the core does not send it any more"
+    assert bench.driver.late_starts() == {}, "the core does not send it any more"

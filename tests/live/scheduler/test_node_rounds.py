@@ -13,19 +13,19 @@ from typing import NamedTuple
 
 import pytest
 
-from rota.agent.node_agent import NodeAgent
+from rota.agent.node_agent import cluster_agent
 from rota.agent.processes import ProcessIdentity, end_all
 from rota.compose.live_scheduler import JOURNAL_CODEC, make_scheduler, plain_settings
 from rota.core.decision_timing import AtRounds
 from rota.core.settings import Settings
 from rota.live.daemon import Daemon
-from rota.live.fleet import Fleet
+from rota.live.driver import Driver
 from rota.live.journal import Journal
 from rota.live.replay import replay
 from rota.model.events import NodeJoined, NodeLeft
 from rota.wire.spec import Spec
 from tests.live.harness import until
-from tests.live.scheduler.test_fleet import InProcess
+from tests.live.scheduler.test_driver_messages import InProcess
 
 JOBS, B, C = 8, 1, 2
 """Jobs of one GPU each, and the core's numbers of two nodes."""
@@ -63,19 +63,19 @@ class Site:
         self.home.mkdir()
         self.hosts = Ringing(folder, ("a", "b"), 2)
         self.failed: list[BaseException] = []
-        fleet = Fleet(self.home, self.hosts, lease_grace_seconds=1.0, gone_after_seconds=3.0)
+        driver = Driver(self.home, self.hosts, lease_grace_seconds=1.0, gone_after_seconds=3.0)
         settings = Settings(decide=AtRounds(round_seconds=2.0), lease_seconds=600.0, lease_margin_seconds=60.0, retry_seconds=5.0)
         self.daemon = Daemon(
             self.home,
             make_scheduler,
             JOURNAL_CODEC,
-            fleet,
+            driver,
             worker=lambda named: [sys.executable, "-m", "rota.server.policy_worker", named],
             configuration={
                 "policy": "srsf",
                 "placer": "packed",
-                "cluster": str(fleet.discover_cluster()),
-                "nodes": [[node.name, node.accelerator, node.gpus, node.rack] for node in fleet.discover_cluster().nodes],
+                "cluster": str(driver.discover_cluster()),
+                "nodes": [[node.name, node.accelerator, node.gpus, node.rack] for node in driver.discover_cluster().nodes],
                 "pretend": True,
                 "settings": plain_settings(settings),
             },
@@ -112,7 +112,7 @@ def site(tmp_path: Path) -> Iterator[Site]:
 def test_a_node_joins_and_a_node_leaves_and_the_next_round_follows(site: Site, tmp_path: Path) -> None:
     until(lambda: site.run_on("a") | site.run_on("b") == {1, 2, 3, 4}, "the shortest four run")
 
-    joining = NodeAgent(tmp_path / "c", "c", "127.0.0.1", accelerator="V100", pretend_gpus=2)
+    joining = cluster_agent(tmp_path / "c", "c", "127.0.0.1", accelerator="V100", pretend_gpus=2)
     site.hosts.agents = {**site.hosts.agents, "c": joining}
     until(lambda: site.run_on("c") == {5, 6}, "the next two run on the new node")
 
