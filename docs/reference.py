@@ -40,6 +40,7 @@ Face = Mapping[str, tuple[str, ...]]
 FACE: Face = {
     "Simulate": ("simulate", "compare", "sweep", "Study", "Result", "Comparison"),
     "Write a policy": ("policy", "placer", "View", "Ranking", "Shares", "Assignment", "Needs"),
+    "Write a tactic": ("Tactic", "tactic", "Draft", "Mover"),
     "State an objective": ("Program", "least", "greatest"),
     "Jobs and clusters": ("Trace", "traces", "JobSpec", "Cluster"),
     "Run jobs": ("connect",),
@@ -59,11 +60,12 @@ MET: Mapping[str, tuple[type, ...]] = {
 
 NOT_FOR_USERS = {
     *("fault", "candidates", "holds_seconds", "hints", "reusable", "rows", "accounts"),
+    *("grants", "colocate", "placement_view"),
     *("Ranking.shares", "Shares.shares", "Assignment.shares"),
 }
 """Members of public classes that only the core calls."""
 
-MADE_BY_ROTA = {"Result", "Comparison", "View"}
+MADE_BY_ROTA = {"Result", "Comparison", "View", "Draft", "Mover"}
 """Classes that users are given and never call."""
 
 _MADE = "<!-- Made from the code by `make reference`. Edit the help or the docstring, not this page. -->"

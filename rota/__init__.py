@@ -15,8 +15,11 @@ __version__ = "0.1.0"
 if TYPE_CHECKING:
     from rota import errors, traces
     from rota.api import compare, simulate
-    from rota.compose.registry import placer, policy
+    from rota.compose.registry import placer, policy, tactic
     from rota.compose.study import Study
+    from rota.core.plan.draft import Draft
+    from rota.core.plan.mover import Mover
+    from rota.core.plan.tactic import Tactic
     from rota.errors import RotaError
     from rota.experiments.runner import sweep
     from rota.model.allocation import Assignment, Ranking, Shares
@@ -35,7 +38,9 @@ _WHERE = {
     "Assignment": "rota.model.allocation",
     "Cluster": "rota.model.cluster",
     "Comparison": "rota.report.comparison",
+    "Draft": "rota.core.plan.draft",
     "JobSpec": "rota.model.job",
+    "Mover": "rota.core.plan.mover",
     "Needs": "rota.model.needs",
     "Program": "rota.solver.program",
     "Ranking": "rota.model.allocation",
@@ -43,6 +48,7 @@ _WHERE = {
     "RotaError": "rota.errors",
     "Shares": "rota.model.allocation",
     "Study": "rota.compose.study",
+    "Tactic": "rota.core.plan.tactic",
     "Trace": "rota.traces.trace",
     "View": "rota.model.view",
     "compare": "rota.api",
@@ -54,6 +60,7 @@ _WHERE = {
     "policy": "rota.compose.registry",
     "simulate": "rota.api",
     "sweep": "rota.experiments.runner",
+    "tactic": "rota.compose.registry",
     "traces": "rota.traces",
 }
 
@@ -61,7 +68,9 @@ __all__ = [
     "Assignment",
     "Cluster",
     "Comparison",
+    "Draft",
     "JobSpec",
+    "Mover",
     "Needs",
     "Program",
     "Ranking",
@@ -69,6 +78,7 @@ __all__ = [
     "RotaError",
     "Shares",
     "Study",
+    "Tactic",
     "Trace",
     "View",
     "__version__",
@@ -81,6 +91,7 @@ __all__ = [
     "policy",
     "simulate",
     "sweep",
+    "tactic",
     "traces",
 ]
 

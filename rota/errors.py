@@ -14,6 +14,7 @@ RotaError                      has a message and, if there is one, the next step
 │   └── NotRunningError        the scheduler of a home is not running; its journal and logs can be read
 ├── BusyError                  the scheduler has not answered in time, or has too many clients
 ├── PolicyError                a policy raised, or its answer is not an allocation
+├── TacticError                a tactic raised, or changed a plan in a way that is not allowed
 ├── SolverError                an optimisation problem has no solution, or none was found
 ├── JournalError               the journal cannot be read or written
 ├── CheckpointError            a checkpoint of a training script cannot be read or written
@@ -142,6 +143,14 @@ class NotRunningError(UnreachableError):
 
 class PolicyError(RotaError):
     """A policy raised, or its answer is not an allocation."""
+
+
+class TacticError(RotaError):
+    """A tactic raised, or changed a plan in a way that is not allowed. `tactic` is the object, if it is known."""
+
+    def __init__(self, message: str, *, hint: str = "", tactic: object = None) -> None:
+        super().__init__(message, hint=hint)
+        self.tactic = tactic
 
 
 class SolverError(RotaError):

@@ -18,6 +18,7 @@ from rota.profiles.scaling import StepTimes
 from rota.profiles.variability_files import has_runs
 from rota.sim.physics import Physics
 from rota.sim.record import Record
+from rota.tactics.grow import Grow
 from rota.traces.trace import NEVER_FITS, Trace
 
 _JOB = PlacementRequest(0, 0, 1, 0.0)
@@ -70,7 +71,11 @@ class Combination:
             found.append("--min-run-factor does nothing: starting and stopping a job costs nothing")
         if study.noise and not self.settings.tactics:
             found.append("--noise does nothing: without --tactics nothing is measured")
-        if self.settings.tactics.grow is not None and study.tactics and not any(_can_grow(each) for each in self.trace.arrivals):
+        if (
+            self.settings.tactics.find(Grow) is not None
+            and study.tactics
+            and not any(_can_grow(each) for each in self.trace.arrivals)
+        ):
             found.append("the tactic grow does nothing: no job here accepts more GPUs while it runs")
         if study.memory is not None and not any(arrival.spec.resident_gib for arrival in self.trace.arrivals):
             found.append("memory does nothing: it is not known of any job what it holds")

@@ -5,6 +5,7 @@ from dataclasses import fields
 from typing import Any
 
 from rota.compose.codecs import codec_for
+from rota.compose.parse_tactics import make_tactics, recorded_tactics
 from rota.compose.registry import make_placer
 from rota.core.scheduler import Scheduler
 from rota.core.settings import Settings
@@ -22,7 +23,8 @@ SETTINGS = tuple(each.name for each in fields(Settings) if each.name != "policy"
 
 def plain_settings(settings: Settings) -> dict[str, Plain]:
     """As a journal keeps them; `make_scheduler` reads them."""
-    return {name: JOURNAL_CODEC.encode(getattr(settings, name)) for name in SETTINGS}
+    plain = {name: JOURNAL_CODEC.encode(getattr(settings, name)) for name in SETTINGS if name != "tactics"}
+    return {**plain, "tactics": settings.tactics.text}
 
 
 def make_scheduler(configuration: Mapping[str, Any]) -> Scheduler:
@@ -34,11 +36,13 @@ def make_scheduler(configuration: Mapping[str, Any]) -> Scheduler:
                 f"the recorded settings name {name} ({settings[name]}), which this Rota does not know.",
                 hint="use the Rota that wrote the journal",
             )
+    decoded = {name: JOURNAL_CODEC.decode(value) for name, value in settings.items() if name != "tactics"}
+    tactics = make_tactics(recorded_tactics(settings.get("tactics", "")))
     cluster, told = live_cluster(configuration), GivenBeliefs.of(configuration)
     return Scheduler(
         cluster,
         make_placer(configuration["placer"]),
-        Settings(**{name: JOURNAL_CODEC.decode(value) for name, value in settings.items()}, policy=configuration["policy"]),
+        Settings(**decoded, tactics=tactics, policy=configuration["policy"]),
         rates=told.rates,
         costs=told.costs,
         variability=fitting(told.scores, cluster.gpus) if told.scores is not None else None,

@@ -1,25 +1,17 @@
-"""Parse tactics by name, each with its options: `pack`, or `pack:settle_seconds=120,least_gain=0.1`.
+"""Parse tactics by name, each with its options: `pack`, or `pack:settle_seconds=120,least_gain=0.1`, or `./mine.py:Mine`.
 
 Commas separate both tactics and the options of one tactic. An item with `=` and without a name is another option of the tactic
 before it.
 """
 
 from collections.abc import Mapping
+from pathlib import Path
+from typing import Any
 
 from rota.compose.option_syntax import ParsedName, fit
-from rota.core.active_tactics import Tactics
-from rota.errors import OptionError, UnknownNameError
-from rota.tactics.defragment import Defragment
-from rota.tactics.grow import Grow
-from rota.tactics.migrate import Migrate
-from rota.tactics.pack import Pack
-
-TACTICS: Mapping[str, type] = {"pack": Pack, "grow": Grow, "defragment": Defragment, "migrate": Migrate}
-
-HINT = "--tactics pack, or pack:settle_seconds=120,least_gain=0.1"
-
-POSITIVE = ("settle_seconds",)
-"""Options that must be more than 0."""
+from rota.compose.registry import TACTIC_REGISTRY
+from rota.core.plan.tactic import Tactics
+from rota.errors import OptionError
 
 NONE = "none"
 """Text that switches off all tactics, including those of the policy itself."""
@@ -29,22 +21,35 @@ def make_tactics(text: str) -> Tactics:
     """Return the tactics of a text: names separated by commas, each with or without options."""
     if text.strip() == NONE:
         return Tactics()
-    made = {}
+    made, texts = {}, []
     for part in _parts(text):
         spelled = ParsedName.parse(part, "tactic")
-        if spelled.name not in TACTICS:
-            raise UnknownNameError("tactic", spelled.name, TACTICS, hint=HINT)
-        if spelled.name in made:
+        kind = TACTIC_REGISTRY.find(spelled.name)
+        if kind in made:
             raise OptionError(
                 "given twice.", field="tactics", value=spelled.name, hint="give each tactic once, with all its options"
             )
-        made[spelled.name] = fit(TACTICS[spelled.name], spelled.options, spelled.name, hint=HINT)
-        for option in POSITIVE:
-            if getattr(made[spelled.name], option, 1.0) <= 0:
-                raise OptionError(
-                    "must be more than 0.", field=f"{spelled.name} {option}", value=spelled.options[option], hint=HINT
-                )
-    return Tactics(**made)
+        made[kind] = fit(kind, spelled.options, spelled.name, hint=TACTIC_REGISTRY.hint)
+        texts.append(_absolute(part))
+    return Tactics(tuple(made.values()), ",".join(texts))
+
+
+def recorded_tactics(recorded: str | Mapping[str, Any]) -> str:
+    """Return the text of the tactics in a journal. Journals of earlier versions have the options of each tactic as values."""
+    if isinstance(recorded, str):
+        return recorded
+    found = []
+    for name, tactic in recorded["fields"].items():
+        if tactic is not None:
+            options = ",".join(f"{option}={value}" for option, value in tactic["fields"].items())
+            found.append(f"{name}:{options}")
+    return ",".join(found) or NONE
+
+
+def _absolute(part: str) -> str:
+    """Return a tactic in a file with the complete path: a scheduler may start again in another folder."""
+    path, colon, rest = part.partition(":")
+    return f"{Path(path).resolve()}{colon}{rest}" if path.endswith(".py") else part
 
 
 def _parts(text: str) -> list[str]:
@@ -53,7 +58,7 @@ def _parts(text: str) -> list[str]:
     for item in filter(None, (each.strip() for each in text.split(","))):
         name, equals, _ = item.partition("=")
         if equals and ":" not in name:
-            if not parts or ":" not in parts[-1]:
+            if not parts or "=" not in parts[-1]:
                 before = f"{parts[-1]}:" if parts else "pack:"
                 raise OptionError("is not a tactic.", field="tactics", value=item, hint=f"options follow a colon: {before}{item}")
             parts[-1] += f",{item}"

@@ -114,7 +114,7 @@ class PreparedStudy:
             self.trace.arrivals,
             seed=self.settings.seed,
             report_seconds=_report_seconds(physics, self.settings, self.trace, self.cluster),
-            measure_seconds=MEASURE_SECONDS if self.settings.tactics.pack is not None else FOREVER,
+            measure_seconds=MEASURE_SECONDS if self.settings.tactics.colocating is not None else FOREVER,
             progress=progress,
             cluster=self.cluster,
             changes=self.changes,
@@ -304,7 +304,7 @@ def _rates_shown(physics: Physics, settings: Settings) -> Rates:
         rates = replace(rates, efficiency=rates.efficiency.modelled())
     if isinstance(rates.model, StepTimes):
         rates = replace(rates, model=rates.model.fitted())
-    return replace(rates, pairs={}) if settings.tactics.pack is not None and not settings.packing else rates
+    return replace(rates, pairs={}) if settings.tactics.colocating is not None and not settings.packing else rates
 
 
 def _variability_shown(physics: Physics, learned: bool) -> Variability | None:
@@ -451,4 +451,4 @@ def _report_seconds(physics: Physics, settings: Settings, trace: Trace, cluster:
         or (physics.fails and physics.checkpoint_every_seconds < FOREVER)
     )
     surprises = surprises or physics.layout_matters((arrival.spec for arrival in trace.arrivals), cluster)
-    return max(_round_seconds(settings.decide), 300.0) if surprises or settings.tactics.pack is not None else FOREVER
+    return max(_round_seconds(settings.decide), 300.0) if surprises or settings.tactics.colocating is not None else FOREVER

@@ -1,4 +1,4 @@
-"""Find policies and placers by name: built in, installed as a plug-in, declared in Python, or in a file of the user."""
+"""Find policies, placers and tactics by name: built in, installed as a plug-in, declared in Python, or in a file of the user."""
 
 import importlib
 import importlib.metadata
@@ -7,11 +7,12 @@ import sys
 import types
 import zlib
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any, TypeVar
 
 from rota.compose.option_syntax import ParsedName, fit
+from rota.core.plan.tactic import Tactic
 from rota.errors import OptionError, RotaError, UnknownNameError
 from rota.files.csv_table import closest
 from rota.model.placement_view import Placer
@@ -47,22 +48,39 @@ PLACERS = {
     "pm-first": "rota.placers.pm_first:PmFirst",
     "pal": "rota.placers.pal:Pal",
 }
+TACTICS = {
+    "pack": "rota.tactics.pack:Pack",
+    "grow": "rota.tactics.grow:Grow",
+    "defragment": "rota.tactics.defragment:Defragment",
+    "migrate": "rota.tactics.migrate:Migrate",
+}
 
 T = TypeVar("T", bound=type)
 
 
+def _has_method(name: str) -> Callable[[type], bool]:
+    return lambda kind: callable(getattr(kind, name, None))
+
+
+def _is_tactic(kind: type) -> bool:
+    return issubclass(kind, Tactic) and kind.__module__ != Tactic.__module__
+
+
 @dataclass(frozen=True)
 class Registry:
-    """Names of policies, or of placers, and where to find them."""
+    """Names of policies, of placers or of tactics, and where to find them."""
 
     what: str
-    method: str
+    group: str
+    """The group of entry points of plug-ins."""
     builtin: dict[str, str]
-    declared: dict[str, type]
-
-    @property
-    def group(self) -> str:
-        return {"policy": "rota.policies", "placer": "rota.placers"}[self.what]
+    accepts: Callable[[type], bool]
+    """Whether a class is one of these."""
+    mark: str
+    """What such a class has."""
+    hint: str
+    """The next step when a name is not known."""
+    declared: dict[str, type] = field(default_factory=dict)
 
     def names(self) -> list[str]:
         plugins = [point.name for point in importlib.metadata.entry_points(group=self.group)]
@@ -90,26 +108,26 @@ class Registry:
         several = [part.strip() for part in name.split(",")]
         if len(several) > 1 and all(part in self.names() for part in several):
             raise OptionError("has a comma.", field=self.what, value=name, hint=f"separate them by spaces: {' '.join(several)}")
-        raise UnknownNameError(self.what, name, self.names(), hint="rota policy list, or a file: ./mine.py:Mine")
+        raise UnknownNameError(self.what, name, self.names(), hint=self.hint)
 
     def _checked(self, found: Any, name: str) -> type:
-        if not isinstance(found, type) or not callable(getattr(found, self.method, None)):
-            raise OptionError(
-                f"is not a {self.what}: it has no method {self.method}.",
-                field=self.what,
-                value=name,
-                hint=f"a class with {self.method}(...)",
-            )
+        if not isinstance(found, type) or not self.accepts(found):
+            problem = f"is not a {self.what}: it has no {self.mark}."
+            raise OptionError(problem, field=self.what, value=name, hint=f"a class with the {self.mark}")
         return found
 
     def make(self, text: str, usual: Mapping[str, Mapping[str, str]] | None = None) -> Any:
-        """Construct the policy or placer that a text names. `usual` has options of some names that the text does not set."""
+        """Construct what a text names. `usual` has options of some names that the text does not set."""
         spelled = ParsedName.parse(text, self.what)
         return fit(self.find(spelled.name), {**(usual or {}).get(spelled.name, {}), **spelled.options}, spelled.name)
 
 
-POLICY_REGISTRY = Registry("policy", "allocate", POLICIES, {})
-PLACER_REGISTRY = Registry("placer", "place", PLACERS, {})
+_HINT = "rota policy list, or a file: ./mine.py:Mine"
+_TACTIC_HINT = "--tactics pack, or pack:settle_seconds=120,least_gain=0.1, or a file: ./mine.py:Mine"
+
+POLICY_REGISTRY = Registry("policy", "rota.policies", POLICIES, _has_method("allocate"), "method allocate", _HINT)
+PLACER_REGISTRY = Registry("placer", "rota.placers", PLACERS, _has_method("place"), "method place", _HINT)
+TACTIC_REGISTRY = Registry("tactic", "rota.tactics", TACTICS, _is_tactic, "base class rota.Tactic", _TACTIC_HINT)
 
 
 def policy(name: str) -> Callable[[T], T]:
@@ -120,6 +138,11 @@ def policy(name: str) -> Callable[[T], T]:
 def placer(name: str) -> Callable[[T], T]:
     """Declare a placer class under a name. In this process it can then be used like a built-in placer."""
     return _declare(PLACER_REGISTRY, name)
+
+
+def tactic(name: str) -> Callable[[T], T]:
+    """Declare a tactic class under a name. In this process it can then be used like a built-in tactic."""
+    return _declare(TACTIC_REGISTRY, name)
 
 
 def _declare(registry: Registry, name: str) -> Callable[[T], T]:
@@ -181,14 +204,14 @@ def _from_file(registry: Registry, path: Path, attribute: str) -> Any:
     module = _loaded(registry, path)
     if attribute:
         if not hasattr(module, attribute):
-            known = [n for n, v in vars(module).items() if isinstance(v, type) and callable(getattr(v, registry.method, None))]
+            known = [n for n, v in vars(module).items() if isinstance(v, type) and registry.accepts(v)]
             raise UnknownNameError(f"{registry.what} in {path}", attribute, known, hint=f"{path}:{known[0] if known else 'Mine'}")
         return getattr(module, attribute)
     here = [v for v in vars(module).values() if isinstance(v, type) and v.__module__ == module.__name__]
-    found = [v for v in here if callable(getattr(v, registry.method, None)) or v in registry.declared.values()]
+    found = [v for v in here if registry.accepts(v) or v in registry.declared.values()]
     if len(found) != 1:
         raise OptionError(
-            f"has {len(found)} classes with {registry.method}.",
+            f"has {len(found)} classes with the {registry.mark}.",
             field=registry.what,
             value=str(path),
             hint=f"name one: {path}:Mine",

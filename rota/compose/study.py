@@ -153,7 +153,7 @@ class Study:
 
     Anything that `Locality.of` reads."""
     tactics: str = ""
-    """Tactics for every plan: pack, grow, defragment, migrate; pack:least_gain=0.1.
+    """Tactics: pack, grow, defragment, migrate, ./mine.py:Mine; pack:least_gain=0.1.
 
     Names separated by commas, each with its options, such as pack:least_gain=0.1,settle_seconds=120."""
     noise: float | None = field(default=None, metadata={"example": "0.05"})

@@ -48,7 +48,7 @@ class Scheduler:
         self.settings = settings or Settings()
         self.placer = placer
         learning = (variability or Variability.alike(cluster.gpus)) if self.settings.learn_variability else None
-        sharing = self.settings.tactics.pack is not None
+        sharing = self.settings.tactics.colocating is not None
         self.state = State.empty(cluster, rates, costs or MoveCosts(), learning or variability, skews, learning, sharing)
         cordon(self.state, self.settings)
 

@@ -2,8 +2,8 @@
 
 from dataclasses import dataclass, field
 
-from rota.core.active_tactics import Tactics
 from rota.core.decision_timing import AtEvents, DecisionTiming
+from rota.core.plan.tactic import Tactics
 from rota.core.selection import SelectionRules
 from rota.errors import OptionError
 from rota.model.units import FOREVER
@@ -78,7 +78,7 @@ class Settings:
                 value=self.cordon_slower_than,
                 hint="cordon_slower_than=1.5",
             )
-        if self.wait_for_place and (self.packing or self.tactics.pack is not None):
+        if self.wait_for_place and (self.packing or self.tactics.colocating is not None):
             raise OptionError(
                 "can't be combined with packing, where jobs share GPUs: the search doesn't handle pairs.",
                 field="wait_for_place",

@@ -2,8 +2,7 @@
 
 import dataclasses
 from collections.abc import Callable
-from types import NoneType
-from typing import Any, NamedTuple, get_args, get_origin, get_type_hints
+from typing import Any, NamedTuple, get_origin, get_type_hints
 
 import numpy as np
 
@@ -14,7 +13,6 @@ from rota.beliefs.move_costs import MemoryCosts, MoveCosts
 from rota.beliefs.rates import Rates
 from rota.beliefs.skews import Skews
 from rota.beliefs.variability import Variability
-from rota.core.active_tactics import Tactics
 from rota.core.decision_timing import AtEvents, AtRounds, WholeSteps
 from rota.core.selection import SelectionRules
 from rota.core.settings import Settings
@@ -101,8 +99,6 @@ _STATE_TYPES = (
     AtRounds,
     WholeSteps,
     SelectionRules,
-    Tactics,
-    *(kind for hint in get_type_hints(Tactics).values() for kind in get_args(hint) if kind is not NoneType),
 )
 
 

@@ -19,7 +19,7 @@ from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
-from rota.errors import BusyError, ConflictError, OptionError, RotaError
+from rota.errors import BusyError, ConflictError, OptionError, RotaError, TacticError
 from rota.live.clock import Clock
 from rota.live.cluster_changes import ClusterChanges, NamedNode, device_of, named_nodes, never_run, pretend_devices
 from rota.live.driver_protocol import DriverCommand, DriverContext, DriverProtocol
@@ -50,7 +50,7 @@ from rota.live.upkeep import JournalUpkeep
 from rota.model.cluster import Cluster
 from rota.model.codec import Codec
 from rota.model.commands import CallPolicy, Command, Launch, SetTimer
-from rota.model.events import CancelRequested, External, GpusTaken, PolicyTimedOut, Submitted, TimerFired
+from rota.model.events import CancelRequested, Decided, External, GpusTaken, PolicyTimedOut, Submitted, TimerFired
 from rota.model.options import Kind
 from rota.model.reasons import Reason
 from rota.model.units import FOREVER
@@ -234,7 +234,7 @@ class Daemon:
             question = state.question
             asked = None if question.asked is None else AskedAbout(question.decision, question.asked)
             self.scheduler.fold(now, events)
-            decided = self.scheduler.decide()
+            decided = self._decide()
             self.history.note(events, before, cancelling, lives, state, statuses)
         if len(self._cluster.devices) != len(self.configuration[DEVICES]):  # nodes keep their GPUs and numbers
             self.configuration[DEVICES] = self._devices()
@@ -251,6 +251,18 @@ class Daemon:
         for line in self._node_log.lines(state) if self.driver.nodes_can_leave else ():
             self._tell(line)
         self._upkeep.after_turn(len(events))
+
+    def _decide(self) -> Decided | None:
+        """Decide what to do next. A tactic that raises is switched off, so that the scheduler goes on without it."""
+        while True:
+            try:
+                return self.scheduler.decide()
+            except TacticError as problem:
+                settings = self.scheduler.settings
+                if not any(each is problem.tactic for each in settings.tactics):
+                    raise
+                self.scheduler.settings = replace(settings, tactics=settings.tactics.without(problem.tactic))
+                self._tell(f"{problem.message} The tactic is switched off until the scheduler starts again.")
 
     def _durably(self, write: Callable[[], None]) -> None:
         """Write to the journal. On a full disk the reserve is given up first; after that nothing goes on before there is room.

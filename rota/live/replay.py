@@ -49,7 +49,7 @@ def reconfigured(
             fresh.state = apply_given(fresh.state, GivenBeliefs.of(before), GivenBeliefs.of(configuration), fresh.settings)
         if fresh.settings.packing and not fresh.state.knowledge.options.has_colocated:
             fresh.state = offer_pairs(fresh.state)
-        if fresh.settings.tactics.pack is not None and not fresh.state.knowledge.sharing:
+        if fresh.settings.tactics.colocating is not None and not fresh.state.knowledge.sharing:
             # It stays so when the tactic is given up: jobs may share GPUs at that moment.
             fresh.state = fresh.state.copy()
             fresh.state.knowledge.sharing = True

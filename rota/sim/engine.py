@@ -105,7 +105,7 @@ class Engine:
         """All nodes that are ever there. The scheduler learns of those that join later when they do."""
         self._changes = changes
         self._gone: set[int] = set()
-        packs = scheduler.settings.packing or scheduler.settings.tactics.pack is not None
+        packs = scheduler.settings.packing or scheduler.settings.tactics.colocating is not None
         self.record = Record.empty(arrivals, self.cluster, packing=packs)
         self.now_s = arrivals[0].submitted_s if arrivals else 0.0
         self._seed = seed

@@ -1,1 +1,1 @@
-"""Tactics: what any plan may gain, whatever policy it came from."""
+"""Tactics: what any plan may gain, whatever policy it came from. One file each."""

@@ -1,192 +1,180 @@
-"""Defragment: free whole nodes for a gang that waits, with the fewest moves (Gandiva, OSDI'18, section 4.2).
+"""Defragment: running jobs move aside so that a gang gets whole nodes (Gandiva, OSDI'18, section 4.2).
 
-A job that moves goes to GPUs that are free now, on one node that the gang does not get. Of all ways to do that with the fewest
-moves, the cheapest is taken. Small cases are searched to the end. In large ones only the most promising nodes are looked at.
+They move if the gang gains more than the moves cost. A job that moves goes to GPUs that are free now, on one node that the gang
+does not get.
 """
 
-from collections import Counter
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator
 from dataclasses import dataclass
-from itertools import accumulate, product
-from typing import NamedTuple
+from typing import ClassVar, NamedTuple
 
-from rota.model.units import Ints
+import numpy as np
 
-MOST_NODES = 64
-"""Nodes that are looked at for each node that a gang takes: those that need the fewest moves."""
-MOST_TRIES = 5000
-"""Steps of a search. What was found till then counts."""
-
-
-class Movable(NamedTuple):
-    """A job that may be moved. All its GPUs are on one node."""
-
-    job: int
-    node: int
-    gpus: int
-    seconds: float
-    """What a move costs it."""
-
-
-class DefragmentPlan(NamedTuple):
-    """Nodes for a gang, and what has to be done first."""
-
-    nodes: tuple[int, ...]
-    moves: tuple[tuple[Movable, int], ...]
-    """Jobs, and the node that each goes to."""
-
-    @property
-    def gpu_seconds(self) -> float:
-        """What the moves cost."""
-        return sum(job.seconds * job.gpus for job, _ in self.moves)
-
-
-class _Way(NamedTuple):
-    """Some of the jobs of a node leave it."""
-
-    jobs: tuple[Movable, ...]
-    freed: int
-    price: float
+from rota.core.plan.choose_gpus import request_for
+from rota.core.plan.mover import Mover
+from rota.core.plan.tactic import Tactic
+from rota.model.plan import PlacementChange
+from rota.model.units import FOREVER, MILLI, Ints
+from rota.tactics.free_nodes import DefragmentPlan, Movable, free_nodes
 
 
 @dataclass(frozen=True)
-class Defragment:
+class Defragment(Tactic):
     """Running jobs make room for a gang on as few nodes as it needs, where that pays."""
 
+    turn: ClassVar[int] = 30
     rest_seconds: float = 600.0
-    """A job that was moved stays where it is for so long."""
     most_gangs: int = 4
     """Gangs that are looked at in one plan."""
 
-    def clear(self, free: Ints, movable: Sequence[Movable], gpus: int, nodes: int) -> DefragmentPlan | None:
-        """Room for a gang on so many nodes; None: there is no way. `free`: GPUs of each node that it may have now, and that jobs
-        may move to."""
-        if int(free.sum()) < gpus:
-            return None
-        return _Search(free, movable, gpus, nodes).best
+    def clear(self, mover: Mover) -> None:
+        """Free nodes for gangs that wait for a place, or where no job waits for one, for gangs that would start scattered."""
+        if mover.settings.wait_for_place:
+            for position, option in _waiting_gangs(mover, self.most_gangs):
+                _start(mover, position, option)
+        else:
+            for change in [each for each in mover.changes.values() if _scattered(mover, each)][: self.most_gangs]:
+                _bring_together(mover, change)
+
+    def move(self, mover: Mover) -> None:
+        """Free nodes for gangs, and note which still wait for a place."""
+        self.clear(mover)
+        places, waiting = mover.places, set(mover.table.kind[mover.waits].tolist())
+        places.fragmented = tuple(kind for kind in places.fragmented if kind in waiting)
 
 
-class _Search:
-    """Sets of nodes, those that need the fewest moves first."""
+class _Layout(NamedTuple):
+    """GPUs for the gang, and for the jobs that move aside."""
 
-    def __init__(self, free: Ints, movable: Sequence[Movable], gpus: int, nodes: int) -> None:
-        self.best: DefragmentPlan | None = None
-        self._key = (len(movable) + 1, 0.0)
-        """Moves of the best set so far, and their price."""
-        self._free, self._gpus, self._nodes = free.tolist(), gpus, nodes
-        self._tries = 0
-        self._room = Counter(each for each in self._free if each)
-        jobs: dict[int, list[Movable]] = {}
-        for each in movable:
-            jobs.setdefault(each.node, []).append(each)
-        could = {node: self._free[node] + sum(job.gpus for job in jobs.get(node, ())) for node in range(len(self._free))}
-        largest = sorted(could.values(), reverse=True)[: nodes - 1]
-        least = gpus - sum(largest)
-        """What each node of a set must give at least."""
-        fewest = {
-            node: _fewest(jobs.get(node, ()), least - self._free[node]) for node, room in could.items() if room >= max(least, 1)
-        }
-        near = sorted(fewest, key=lambda node: (fewest[node], -self._free[node], node))[: MOST_NODES * nodes]
-        self._places = [
-            (node, fewest[node], list(_ways(jobs.get(node, ()), self._free[node], least, nodes > 1))) for node in near
-        ]
-        self._cheapest = _from_here_on([min(way.price for way in ways) for _, _, ways in self._places])
-        """The least that any way costs from each place in this list on."""
-        self._look(0, (), ())
+    gang: Ints
+    others: list[tuple[Movable, Ints]]
 
-    def _look(self, first: int, nodes: tuple[int, ...], ways: tuple[_Way, ...]) -> None:
-        missing = self._nodes - len(nodes)
-        if not missing:
-            self._judge(nodes, ways)
+
+def _waiting_gangs(mover: Mover, most: int) -> Iterator[tuple[int, int]]:
+    """(position, option) of gangs that wait though enough GPUs are free, in the order of the policy, one of each kind. Where no
+    job may overtake another, only the first that waits."""
+    candidates, options = mover.candidates, mover.table.options
+    position = candidates.position
+    way = options.best[mover.table.kind[position]] if candidates.option is None else candidates.option
+    waits = mover.waits[position]
+    if (candidates.blocking or candidates.reserve) and waits.any():
+        waits &= position == position[waits][0]
+    free = np.bincount(mover.state.machines.cluster.gpu_pool[mover.room], minlength=len(mover.places.grants.left))
+    gang = waits & (options.milligpus[way] > MILLI) & (options.partner_kind[way] < 0)
+    gang &= options.gpus[way] <= free[options.pool[way]]
+    seen: set[tuple[int, int]] = set()
+    for at in gang.nonzero()[0].tolist():
+        key = (mover.table.kind.item(position[at]), int(way[at]))
+        if key not in seen and mover.waits[position[at]] and len(seen) < most:
+            seen.add(key)
+            yield position.item(at), int(way[at])
+
+
+def _start(mover: Mover, position: int, option: int) -> None:
+    """Give a waiting gang nodes, if waiting would cost more than the moves."""
+    state, options = mover.state, mover.table.options
+    row = mover.table.rows.item(position)
+    job, pool, gpus = state.jobs.table.id.item(row), options.pool.item(option), options.gpus.item(option)
+    request = request_for(state, job, pool, gpus, state.jobs.table.move_seconds.item(row))
+    if job in state.jobs.attempts or not mover.placer.keeps_together(request):
+        return
+    nodes = state.fewest_nodes(pool, gpus)
+    found = free_nodes(mover.room_by_node(pool), _movable(mover, pool), gpus, nodes)
+    if found is None:
+        mover.look_again(mover.seated.pool == pool)
+        return
+    layout = _lay_out(mover, found, gpus)
+    wait = min(_seconds_to_wait(mover, pool, gpus, nodes), mover.keeps_seconds(row))
+    works = min(wait, float(mover.table.steps_left[position]) / options.rate.item(option))
+    if _pays(mover, layout, wait, works * gpus):
+        _accept(mover, job, option, layout)
+        grants = mover.places.grants
+        grants.option[position] = option
+        grants.position = np.append(grants.position, position)
+        grants.left[pool] -= options.milligpus.item(option)
+        mover.waits[position] = False
+
+
+def _scattered(mover: Mover, change: PlacementChange) -> bool:
+    """Whether a job that starts spans more levels of locality than it must, and is slower for it."""
+    state = mover.state
+    if change.gpus is None or len(change.gpus) == 1 or change.partner >= 0 or change.job in state.jobs.attempts:
+        return False
+    return state.stretch(change.job, change.gpus) > 1.0
+
+
+def _bring_together(mover: Mover, change: PlacementChange) -> None:
+    """Give a gang that would start scattered nodes of its own, if it gains more than the moves cost."""
+    state, options = mover.state, mover.table.options
+    assert change.gpus is not None
+    row, pool, gpus = state.jobs.row[change.job], options.pool.item(change.option), len(change.gpus)
+    request = request_for(state, change.job, pool, gpus, state.jobs.table.move_seconds.item(row))
+    if not mover.placer.keeps_together(request):
+        return
+    mover.room[change.gpus] = True
+    found = free_nodes(mover.room_by_node(pool), _movable(mover, pool), gpus, state.fewest_nodes(pool, gpus))
+    if found is not None:
+        layout = _lay_out(mover, found, gpus)
+        slow = state.slowdown(change.job, change.gpus)
+        steps = state.jobs.table.steps_total.item(row) - state.jobs.table.steps_saved.item(row)
+        seconds = min(mover.keeps_seconds(row), steps / options.rate.item(change.option) * slow)
+        gained = seconds * (1.0 - state.slowdown(change.job, layout.gang) / slow)
+        if _pays(mover, layout, gained, gained * gpus):
+            _accept(mover, change.job, change.option, layout)
             return
-        moves, price = sum(len(way.jobs) for way in ways), sum(way.price for way in ways)
-        for number in range(first, len(self._places) - missing + 1):
-            node, fewest, choices = self._places[number]
-            at_least = (moves + missing * fewest, price + missing * self._cheapest[number])
-            if self._tries >= MOST_TRIES or at_least >= self._key:
-                return
-            self._tries += 1
-            for way in choices:
-                if moves + len(way.jobs) <= self._key[0]:
-                    self._look(number + 1, (*nodes, node), (*ways, way))
-
-    def _judge(self, nodes: tuple[int, ...], ways: tuple[_Way, ...]) -> None:
-        """Keep a set if it gives enough, is better than the best so far, and those who leave have somewhere to go."""
-        key = (sum(len(way.jobs) for way in ways), sum(way.price for way in ways))
-        room = sum(self._free[node] for node in nodes) + sum(way.freed for way in ways)
-        if room < self._gpus or key >= self._key:
-            return
-        leaving = sorted((job for way in ways for job in way.jobs), key=lambda job: (-job.gpus, job.job))
-        bins = self._room.copy()
-        bins.subtract(self._free[node] for node in nodes if self._free[node])
-        rooms = fit([job.gpus for job in leaving], +bins)
-        if rooms is not None:
-            self._key, self.best = key, DefragmentPlan(nodes, self._targets(leaving, rooms, set(nodes)))
-
-    def _targets(self, leaving: list[Movable], rooms: list[int], taken: set[int]) -> tuple[tuple[Movable, int], ...]:
-        """A node for each that leaves, given how much room the node has at that moment; the lowest number of several."""
-        left = {node: room for node, room in enumerate(self._free) if room and node not in taken}
-        moves = []
-        for job, room in zip(leaving, rooms, strict=True):
-            node = next(node for node, each in left.items() if each == room)
-            left[node] -= job.gpus
-            moves.append((job, node))
-        return tuple(moves)
+    mover.room[change.gpus] = False
 
 
-def _from_here_on(prices: list[float]) -> list[float]:
-    return list(accumulate(reversed(prices), min))[::-1]
+def _movable(mover: Mover, pool: int) -> list[Movable]:
+    """Jobs on one node of a pool that may be moved now."""
+    seated = mover.seated
+    may = (seated.ready_s <= mover.state.now_s) & (seated.first == seated.last) & (seated.pool == pool)
+    price = mover.state.jobs.table.move_seconds[seated.row[may]]
+    columns = (seated.job[may], seated.first[may], seated.gpus[may], price)
+    return [Movable(*each) for each in zip(*(column.tolist() for column in columns), strict=True)]
 
 
-def _fewest(jobs: Sequence[Movable], gpus: int) -> int:
-    """How many of these jobs have to leave at least to free so many GPUs."""
-    count = 0
-    for size in sorted((job.gpus for job in jobs), reverse=True):
-        if gpus <= 0:
-            break
-        gpus -= size
-        count += 1
-    return count
+def _lay_out(mover: Mover, found: DefragmentPlan, gpus: int) -> _Layout:
+    """Choose the GPUs of each job. The gang takes free GPUs before those that other jobs leave."""
+    room, state = mover.room.copy(), mover.state
+    gang = np.concatenate([mover.take(room, node, gpus) for node in found.nodes])
+    others = [(job, mover.take(room, node, job.gpus)) for job, node in found.moves]
+    left = [state.jobs.desired[job.job] for job, _ in found.moves]
+    return _Layout(np.sort(np.concatenate([gang, *left])[:gpus]), others)
 
 
-def _ways(jobs: Sequence[Movable], free: int, least: int, more: bool) -> Iterator[_Way]:
-    """Which jobs may leave a node so that it gives at least so many GPUs, fewest first. Of jobs of one size the cheapest leave.
-    Unless it should give `more` where that helps, no job leaves that need not."""
-    sizes: dict[int, list[Movable]] = {}
-    for job in sorted(jobs, key=lambda job: (job.seconds, job.job)):
-        sizes.setdefault(job.gpus, []).append(job)
-    found = []
-    for counts in product(*(range(len(group) + 1) for group in sizes.values())):
-        leave = tuple(job for group, count in zip(sizes.values(), counts, strict=True) for job in group[:count])
-        freed = sum(job.gpus for job in leave)
-        spare = free + freed - least
-        if spare >= 0 and (more or not leave or spare < min(job.gpus for job in leave)):
-            found.append(_Way(leave, freed, sum(job.seconds * job.gpus for job in leave)))
-    yield from sorted(found, key=lambda way: (len(way.jobs), way.price))
+def _seconds_to_wait(mover: Mover, pool: int, gpus: int, nodes: int) -> float:
+    """Seconds until a gang finds a place if no job moves: until enough nodes have room for their part of it."""
+    seated, cluster = mover.seated, mover.state.machines.cluster
+    alone = (seated.first == seated.last) & (seated.pool == pool)
+    node, size, left = seated.first[alone], seated.gpus[alone], seated.seconds_left[alone]
+    order = np.lexsort((left, node))
+    node, size, left = node[order], size[order], left[order]
+    part, room = -(-gpus // nodes), mover.room_by_node(pool)
+    total = np.cumsum(size)
+    begin = np.searchsorted(node, node)
+    enough = total - total[begin] + size[begin] + room[node] >= part
+    when = np.full(len(cluster.nodes), FOREVER)
+    np.minimum.at(when, node[enough], left[enough])
+    when[room >= part] = 0.0
+    when[cluster.node_pool != pool] = FOREVER
+    return float(np.sort(when)[nodes - 1])
 
 
-def fit(sizes: Sequence[int], bins: Counter[int]) -> list[int] | None:
-    """Room of the node that each of these jobs, the largest first, goes to at its turn, given how many nodes have how much room.
-    None: they do not fit. The tightest fit comes first; if that ends nowhere, others are tried."""
-    failed: set[tuple[int, tuple[tuple[int, int], ...]]] = set()
+def _pays(mover: Mover, layout: _Layout, gained: float, gpu_seconds: float) -> bool:
+    """Whether more is gained than the moves cost, in seconds of jobs and in GPU-seconds. A move to slower GPUs costs more."""
+    state, cost, seconds = mover.state, 0.0, 0.0
+    for job, gpus in layout.others:
+        if not state.memory_fits(job.job, gpus):
+            return False
+        slower = state.slowdown(job.job, gpus) / state.slowdown(job.job, state.jobs.desired[job.job])
+        loses = job.seconds + max(slower - 1.0, 0.0) * mover.settings.horizon_seconds
+        seconds += loses
+        cost += loses * job.gpus
+    return seconds < gained and cost < gpu_seconds
 
-    def go_on(number: int) -> list[int] | None:
-        if number == len(sizes):
-            return []
-        key = (number, tuple(sorted((room, count) for room, count in bins.items() if count)))
-        if key in failed or sum(room * count for room, count in key[1]) < sum(sizes[number:]) or len(failed) > MOST_TRIES:
-            return None
-        size = sizes[number]
-        for room in [room for room, _ in key[1] if room >= size]:
-            bins[room] -= 1
-            bins[room - size] += 1
-            rest = go_on(number + 1)
-            bins[room] += 1
-            bins[room - size] -= 1
-            if rest is not None:
-                return [room, *rest]
-        failed.add(key)
-        return None
 
-    bins = Counter({room: count for room, count in bins.items() if room > 0})
-    return go_on(0)
+def _accept(mover: Mover, job: int, option: int, layout: _Layout) -> None:
+    for other, gpus in layout.others:
+        mover.book(other.job, mover.state.jobs.table.option.item(mover.state.jobs.row[other.job]), gpus)
+    mover.book(job, option, layout.gang, moves=False)

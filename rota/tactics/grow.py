@@ -1,11 +1,15 @@
 """Grow: GPUs that stand idle are lent to running jobs that accept more of them (Gandiva, OSDI'18, section 3).
 
-A job that has grown goes back to what it asked for as soon as another job needs the GPUs.
+Every plan takes these GPUs back first, so that a job that has grown shrinks to its requested size when another job needs them.
 """
 
 from collections.abc import Sequence
 from dataclasses import dataclass
-from typing import NamedTuple
+from typing import ClassVar, NamedTuple
+
+from rota.core.plan.draft import Draft
+from rota.core.plan.tactic import Tactic
+from rota.model.units import MILLI
 
 
 class Growable(NamedTuple):
@@ -23,9 +27,10 @@ class Growable(NamedTuple):
 
 
 @dataclass(frozen=True)
-class Grow:
-    """Idle GPUs for those who opted in: the size that gains most for each GPU first."""
+class Grow(Tactic):
+    """While no job waits, running jobs get idle GPUs: first the size that gains most for each GPU."""
 
+    turn: ClassVar[int] = 20
     idle_seconds: float = 300.0
     """A job has to run for so long as it does before it grows."""
     least_gain: float = 1.05
@@ -39,3 +44,45 @@ class Grow:
                 chosen[size.position] = size.option
                 left -= size.more
         return chosen
+
+    def improve(self, draft: Draft) -> None:
+        """Grant idle GPUs to jobs that accept them and can resize while they run."""
+        state, table, grants = draft.state, draft.table, draft.grants
+        options, jobs = table.options, state.jobs.table
+        shares = grants.partner is not None and bool((grants.partner >= 0).any())
+        if not options.elastic or draft.waiting().any() or shares or grants.split:
+            return
+        usable, planned = state.usable()[0], state.machines.planned
+        idle = usable & planned.free
+        if (table.granted_option[grants.position] < 0).any():
+            idle[:] = False  # jobs that start now choose first
+        by_pool: dict[int, list[Growable]] = {}
+        for at in grants.position.tolist():
+            row, asked = table.rows.item(at), grants.option.item(at)
+            job = jobs.id.item(row)
+            attempt = state.jobs.attempts.get(job)
+            if not state.jobs.specs[job].can_resize:
+                continue
+            if attempt is None or attempt.parked or job not in state.jobs.desired:
+                draft.look_again(state.now_s + self.idle_seconds)  # it starts now
+                continue
+            has = table.granted_option.item(at)
+            pool, count = options.pool.item(asked), options.gpus.item(asked)
+            here = idle & (state.machines.cluster.gpu_node == state.machines.cluster.gpu_node[attempt.gpus[0]])
+            room = int(here.sum()) if len(attempt.parts) == 1 else 0
+            busy = job in state.jobs.in_flight  # it starts, or changes its size
+            idle_s = jobs.phase_s.item(row) + self.idle_seconds
+            for option in options.by_kind[table.kind.item(at)].tolist():
+                more = options.gpus.item(option) - count
+                if option < 0 or options.pool.item(option) != pool or more <= 0:
+                    continue
+                gain = options.rate.item(option) / options.rate.item(asked)
+                fits = options.gpus.item(option) - len(attempt.gpus) <= room
+                if option != has and fits and gain >= self.least_gain and (busy or state.now_s < idle_s):
+                    draft.look_again(state.now_s + self.idle_seconds if busy else idle_s)
+                ready = option == has or (fits and state.now_s >= idle_s and not busy)
+                by_pool.setdefault(pool, []).append(Growable(at, option, more, gain, ready))
+        for pool, sizes in by_pool.items():
+            for at, option in self.choose(sizes, grants.left.item(pool) // MILLI).items():
+                grants.left[pool] -= (options.gpus.item(option) - options.gpus.item(grants.option.item(at))) * MILLI
+                grants.option[at] = option

@@ -6,6 +6,7 @@ from pathlib import Path
 
 import pytest
 
+import rota
 from rota.cli.main import main
 from rota.model.view import Jobs
 from tests.browser.pictures import description
@@ -53,6 +54,32 @@ def test_your_own_policy_in_ten_minutes(
     assert "<html" in Path("patient.html").read_text()
     assert run("rota policy check ./robin.py:RoundRobin --seeds 2", monkeypatch) == 0
     assert len(patient.splitlines()) < 60 and len(robin.splitlines()) < 60
+
+
+def test_your_own_tactic(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]) -> None:
+    backfill, empty_nodes = blocks("docs/own-tactic.md", "python")
+    monkeypatch.chdir(tmp_path)
+    Path("backfill.py").write_text(backfill)
+    Path("empty_nodes.py").write_text(empty_nodes)
+    (commands,) = blocks("docs/own-tactic.md", "sh")
+    without, improved = (
+        rota.simulate("demo", policy="fifo", tactics=text).summary.mean_jct_seconds for text in ("", "./backfill.py")
+    )
+    page = " ".join((ROOT / "docs/own-tactic.md").read_text().split())
+    assert f"from {without / 60:.0f} to {improved / 60:.0f} minutes" in page
+    for command in commands.strip().splitlines():
+        assert run(command, monkeypatch) == 0
+    moved = rota.simulate("demo", policy="fifo", cluster="8x(4xV100)", tactics="./empty_nodes.py:EmptyNodes")
+    assert moved.record.suspensions.sum() > 0, "no policy suspends a job here"
+    assert len(backfill.splitlines()) < 60 and len(empty_nodes.splitlines()) < 60
+
+
+def test_the_steps_the_page_of_tactics_names_exist() -> None:
+    page = (ROOT / "docs/own-tactic.md").read_text()
+    for heading, kind in (("| in a `Draft`", rota.Draft), ("| in a `Mover`", rota.Mover), ("| step |", rota.Tactic)):
+        table = page.split(heading)[1].split("\n\n")[0]
+        names = [name for line in table.splitlines()[2:] for name in re.findall(r"`(\w+)\(", line.split("|")[1])]
+        assert names and all(hasattr(kind, name) for name in names), names
 
 
 def test_the_columns_the_tutorial_names_exist() -> None:

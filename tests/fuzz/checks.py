@@ -97,7 +97,7 @@ def check_placements(setup: Setup, ready: PreparedStudy, record: Record) -> bool
             room = MILLI if min(parts, default=MILLI) < MILLI else most * MILLI
             assert sum(parts) <= room, f"GPU {gpu} is held by jobs {holders} at {at_s} s"
             shared |= len(holders) > 1
-            if ready.settings.tactics.pack is not None and len(holders) > 1 and room > MILLI:
+            if ready.settings.tactics.colocating is not None and len(holders) > 1 and room > MILLI:
                 taken, there = sum(ready.trace.arrivals[each].spec.gpu_gib for each in holders), memory[gpu]
                 assert taken <= there, f"jobs {holders} take {taken} GiB of the {there} GiB of GPU {gpu} at {at_s} s"
     return shared
@@ -105,7 +105,7 @@ def check_placements(setup: Setup, ready: PreparedStudy, record: Record) -> bool
 
 def shares(ready: PreparedStudy) -> bool:
     """Two jobs may have the same GPUs."""
-    return ready.settings.packing or ready.settings.tactics.pack is not None
+    return ready.settings.packing or ready.settings.tactics.colocating is not None
 
 
 def costs(ready: PreparedStudy) -> bool:

@@ -11,10 +11,10 @@ import pytest
 from rota.beliefs.locality import Locality
 from rota.beliefs.rates import Rates
 from rota.core import reconcile
-from rota.core.active_tactics import Tactics
 from rota.core.fold import apply as fold
 from rota.core.fold import attempts, node_events
 from rota.core.plan import placements
+from rota.core.plan.tactic import Tactics
 from rota.model.cluster import Cluster, Node
 from rota.model.occupancy import FREE, Occupancy
 from rota.model.placement_view import Placer
@@ -110,7 +110,7 @@ def test_jobs_that_wait_for_places_all_get_one(seed: int) -> None:
 @pytest.mark.parametrize("seed", range(10))
 def test_jobs_that_tactics_move_all_end(seed: int) -> None:
     """Messages are lost and nodes vanish while jobs move aside for others, or closer together."""
-    tactics = Tactics(defragment=Defragment(rest_seconds=20.0), migrate=Migrate(rest_seconds=20.0))
+    tactics = Tactics((Defragment(rest_seconds=20.0), Migrate(rest_seconds=20.0)))
     chaos = Chaos(
         RACKS,
         mixed_jobs(25, seed, 8),
@@ -128,7 +128,7 @@ def test_jobs_that_tactics_move_all_end(seed: int) -> None:
 @pytest.mark.parametrize("seed", range(6))
 def test_jobs_that_gandiva_moves_all_end(seed: int) -> None:
     """It names GPUs, and its slots follow where jobs were moved."""
-    tactics = Tactics(defragment=Defragment(rest_seconds=20.0), migrate=Migrate(rest_seconds=20.0))
+    tactics = Tactics((Defragment(rest_seconds=20.0), Migrate(rest_seconds=20.0)))
     chaos = Chaos(
         RACKS,
         mixed_jobs(25, seed, 8),

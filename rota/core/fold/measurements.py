@@ -79,8 +79,8 @@ def _together(state: State, settings: Settings, job: int, row: int, rate: float)
     after = (rate, found.after[1]) if side == 0 else (found.after[0], rate)
     found = knowledge.trials[found.number] = replace(found, after=after)
     together_s = max(table.company_s.item(state.jobs.row[each]) for each in found.jobs)
-    pack = settings.tactics.pack
-    settle_seconds = pack.settle_seconds if pack is not None else found.pinned_until_s - found.begun_s
+    tactic = settings.tactics.colocating
+    settle_seconds = tactic.settle_seconds if tactic is not None else found.pinned_until_s - found.begun_s
     settled = state.now_s - together_s >= settle_seconds - ROUNDING
     if settled and all(each == each for each in after):
         _judge(state, settings, found)
@@ -89,7 +89,8 @@ def _together(state: State, settings: Settings, job: int, row: int, rate: float)
 def _judge(state: State, settings: Settings, trial: Trial) -> None:
     """Keep the pair if it does more than its jobs would in turns."""
     _remember(state, trial)
-    least_gain = settings.tactics.pack.least_gain if settings.tactics.pack is not None else 0.0
+    tactic = settings.tactics.colocating
+    least_gain = tactic.least_gain if tactic is not None else 0.0
     kept = state.knowledge.pairs[trial.pair].gain > least_gain
     end_trial(state, trial, TrialVerdict.KEPT if kept else TrialVerdict.UNDONE)
     state.question.invalidate()

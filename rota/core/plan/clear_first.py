@@ -9,22 +9,23 @@ import numpy as np
 
 from rota.core.plan.draft import Draft
 from rota.core.plan.gang_search import GangSearch
-from rota.core.plan.move_aside import move_aside
 from rota.core.plan.mover import Mover
 from rota.core.plan.placements import changes
+from rota.core.plan.tactic import act
 
 
 def find_places(draft: Draft) -> tuple[int, ...]:
     """Find a place for each gang, or grant its GPUs to the jobs behind it. Return the jobs that move aside for gangs."""
     grants, candidates = draft.grants, draft.candidates
     draft.places = places = GangSearch(draft, candidates, grants).run()
-    tactic = draft.settings.tactics.defragment
-    if tactic is None or not places.fragmented or candidates.blocking or draft.hints:
+    tactics = draft.settings.tactics.clearing
+    if not tactics or not places.fragmented or candidates.blocking or draft.hints:
         return ()
     kept = GangSearch(draft, replace(candidates, blocking=True), grants).run()
     mover = Mover(draft, kept, changes(draft, kept))
     waited = mover.waits.copy()
-    move_aside(mover, tactic)
+    for tactic in tactics:
+        act(tactic, "clear", mover)
     job = draft.state.jobs.table.id[draft.table.rows]
     aside = np.isin(job, mover.moved) if draft.alive is None else np.isin(job, mover.moved) & draft.alive
     if not mover.moved or int(aside.sum()) < len(mover.moved):

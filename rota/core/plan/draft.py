@@ -3,14 +3,18 @@
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 
+import numpy as np
+
 from rota.core.plan.candidate_table import CandidateTable
 from rota.core.plan.fill import Grants
 from rota.core.plan.order import Candidates
 from rota.core.settings import Settings
 from rota.core.state.state import State
+from rota.errors import TacticError
 from rota.model.allocation import Allocation
 from rota.model.placement_view import PlacementView, Placer
-from rota.model.units import Bools, Floats, Ints
+from rota.model.trial import Trial
+from rota.model.units import FOREVER, MILLI, Bools, Floats, Ints
 
 
 @dataclass(eq=False)
@@ -52,9 +56,14 @@ class Draft:
         """Which jobs of the answer may be scheduled. None: all of them, and there are no others."""
         self.pinned = pinned
         """Which of the rest keep their GPUs, whatever the answer says. None: no job."""
+        self.trials: list[Trial] = []
+        """Trials that begin with this plan."""
+        self.again_s = FOREVER
+        """When to plan again though nothing happens."""
 
     @property
     def grants(self) -> Grants:
+        """The option that each job is granted, and what is left of each pool."""
         return self.places.grants
 
     @property
@@ -72,6 +81,47 @@ class Draft:
     def job_at(self, position: int) -> int:
         """The number of the job at a position."""
         return self.state.jobs.table.id.item(self.table.rows[position])
+
+    def options_of(self, position: int) -> list[int]:
+        """Options by which the job at a position may have whole GPUs to itself, fastest first."""
+        options = self.table.options
+        found = options.by_kind[self.table.kind.item(position)]
+        found = found[found >= 0]
+        alone = ~options.too_slow[found] & (options.partner_kind[found] < 0) & (options.milligpus[found] >= MILLI)
+        found = found[alone]
+        fastest_first: list[int] = found[np.argsort(-options.rate[found], kind="stable")].tolist()
+        return fastest_first
+
+    def has_room(self, option: int) -> bool:
+        """Whether the pool of an option has enough GPUs that are not granted."""
+        options = self.table.options
+        return options.milligpus.item(option) <= self.grants.left.item(options.pool.item(option))
+
+    def grant(self, position: int, option: int) -> None:
+        """Grant GPUs to the job at a position, which waits."""
+        grants, options, job = self.grants, self.table.options, self.job_at(position)
+        if not self.waiting()[position]:
+            raise TacticError(f"job {job} does not wait for GPUs.", hint="grant to positions of draft.waiting()")
+        if option not in self.options_of(position):
+            raise TacticError(f"job {job} can't run by option {option}.", hint="one of draft.options_of(position)")
+        if not self.has_room(option):
+            raise TacticError(f"the GPUs of option {option} of job {job} are granted already.", hint="draft.has_room(option)")
+        grants.left[options.pool[option]] -= options.milligpus[option]
+        grants.option[position] = option
+        grants.position = np.append(grants.position, position)
+
+    def colocate(self, runner: int, joiner: int, option: int) -> None:
+        """Let the waiting job at `joiner` share the GPUs of the job at `runner`. `option`: the option of the joiner alone."""
+        grants = self.grants
+        if grants.partner is None:
+            grants.partner = np.full(len(self.table), -1, dtype=np.int64)
+        grants.partner[runner], grants.partner[joiner] = joiner, runner
+        grants.option[joiner] = option
+        grants.position = np.append(grants.position, joiner)
+
+    def look_again(self, at_s: float) -> None:
+        """Plan again at this time though nothing happens."""
+        self.again_s = min(self.again_s, at_s)
 
     def placement_view(self, available: Bools) -> PlacementView:
         """What placers see when these GPUs are available."""

@@ -8,9 +8,8 @@ them. A job that moves is suspended to storage, and launched where it goes.
 from typing import NamedTuple
 
 from rota.core.plan.draft import Draft
-from rota.core.plan.move_aside import move_aside
-from rota.core.plan.move_closer import move_closer, move_to_faster
 from rota.core.plan.mover import Mover
+from rota.core.plan.tactic import act
 from rota.model.allocation import Allocation, Assignment
 from rota.model.plan import PlacementChange
 from rota.model.units import FOREVER
@@ -32,13 +31,8 @@ def move(draft: Draft, changed: tuple[PlacementChange, ...]) -> PlanMoves:
     if _named_by_policy(draft.allocation) or not (draft.placer.sticky or settings.wait_for_place):
         return PlanMoves(changed)  # every decision places all jobs again
     mover = Mover(draft, places, changed)
-    if settings.tactics.defragment is not None:
-        move_aside(mover, settings.tactics.defragment)
-        waiting = set(mover.table.kind[mover.waits].tolist())
-        places.fragmented = tuple(kind for kind in places.fragmented if kind in waiting)
-    if settings.tactics.migrate is not None:
-        move_closer(mover, settings.tactics.migrate)
-        move_to_faster(mover, settings.tactics.migrate)
+    for tactic in settings.tactics.moving:
+        act(tactic, "move", mover)
     return PlanMoves(tuple(mover.changes.values()), tuple(mover.moved), mover.look_s)
 
 

@@ -7,6 +7,7 @@ import numpy as np
 from rota.core.plan.draft import Draft, Places, released
 from rota.core.plan.pinned import protected
 from rota.core.state.job_table import NO_JOB
+from rota.errors import TacticError
 from rota.model.allocation import Ranking, Shares
 from rota.model.job import Phase
 from rota.model.lazy import lazy
@@ -109,6 +110,7 @@ class Mover:
         return seconds
 
     def room_by_node(self, pool: int, room: Bools | None = None) -> Ints:
+        """Free GPUs of a pool on each node. `room`: instead of the GPUs that the plan leaves free."""
         cluster = self.state.machines.cluster
         return cluster.count_by_node((self.room if room is None else room) & (cluster.gpu_pool == pool))
 
@@ -119,13 +121,30 @@ class Mover:
         room[found] = False
         return found
 
+    def may_move(self) -> Bools:
+        """Which jobs of `seated` may be moved now."""
+        return self.seated.ready_s <= self.state.now_s
+
     def book(self, job: int, option: int, gpus: Ints, moves: bool = True) -> None:
-        """Give a job these GPUs by this plan, instead of what it was to get."""
+        """Give a job these GPUs, in ascending order, instead of those that the plan gave it. `moves`: the job runs, and moves."""
         before = self.changes[job].gpus if job in self.changes else self.state.jobs.desired.get(job)
         if before is not None:
             self.room[before] = self.state.usable()[0][before]
+        self._check(job, option, gpus)
+        self.room[gpus] = False
         self.changes.pop(job, None)
         self.changes[job] = PlacementChange(job, option, gpus)
         if moves:
             self.moved.append(job)
             self.seated.ready_s[self.seated.job == job] = FOREVER
+
+    def _check(self, job: int, option: int, gpus: Ints) -> None:
+        """Raise TacticError if a job can't have these GPUs by this option."""
+        options, pools = self.table.options, self.state.machines.cluster.gpu_pool[gpus]
+        if len(gpus) != options.gpus[option] or (np.diff(gpus) <= 0).any() or (pools != options.pool[option]).any():
+            raise TacticError(
+                f"GPUs {gpus.tolist()} for job {job} are not {options.gpus[option]} of its pool, in ascending order.",
+                hint="mover.take(room, node, gpus)",
+            )
+        if not self.room[gpus].all():
+            raise TacticError(f"not all GPUs of {gpus.tolist()} are free for job {job}.", hint="GPUs of mover.room")

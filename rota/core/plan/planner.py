@@ -1,17 +1,18 @@
 """From the policy's answer to a plan, on one screen."""
 
+from collections.abc import Sequence
+
 import numpy as np
 
 from rota.core.plan.candidates import jobs_of, list_candidates
 from rota.core.plan.clear_first import find_places
 from rota.core.plan.draft import Draft, Places
 from rota.core.plan.fill import grant
-from rota.core.plan.grow_jobs import grow
 from rota.core.plan.horizon import holds_until_s, overtaking, stable_until_change
 from rota.core.plan.move import PlanMoves, move
-from rota.core.plan.pack_jobs import joiners_last, pack_waiting
 from rota.core.plan.pinned import resume_in_place, unsaved, unsaved_and_moved
 from rota.core.plan.placements import changes
+from rota.core.plan.tactic import act
 from rota.core.settings import Settings
 from rota.core.state.state import State
 from rota.model.placement_view import Placer
@@ -52,27 +53,23 @@ def _draw_up(draft: Draft) -> Plan:
     """One pass over a draft, step by step. A step whose feature is not in use is skipped."""
     state, tactics = draft.state, draft.settings.tactics
     aside: tuple[int, ...] = ()
-    trials: tuple[Trial, ...] = ()
-    again_s = FOREVER
 
     # 1. The answer names candidates: (job, option) pairs, best first.
     list_candidates(draft)
-    if tactics.pack is not None:
-        joiners_last(draft, tactics.pack)
+    for tactic in tactics.ordering:
+        act(tactic, "order", draft)
     # 2. Each job is granted its first option that still has room.
     draft.places = Places(grant(draft.candidates, draft.table, draft.capacity))
     # 3. Gangs that wait for a place get one, or what they would have had goes to the jobs behind them.
     if draft.settings.wait_for_place:
         aside = find_places(draft)
     # 4. Tactics improve the grants: a waiting job joins a running one, a running job gets idle GPUs.
-    if tactics.pack is not None:
-        trials = pack_waiting(draft, tactics.pack)
-    if tactics.grow is not None:
-        again_s = grow(draft, tactics.grow)
+    for tactic in tactics.improving:
+        act(tactic, "improve", draft)
     # 5. The placer picks GPUs for every job that starts, moves or changes its option. 6. What differs is a change.
     moved = PlanMoves(changes(draft))
     # 7. Tactics move running jobs, and may find a place for a gang by that.
-    if tactics.moves:
+    if tactics.moving:
         moved = move(draft, moved.changes)
     # 8. The plan holds until a rank changes, a slice ends, or something happens.
     granted = draft.grants.option >= 0
@@ -81,19 +78,26 @@ def _draw_up(draft: Draft) -> Plan:
     some_wait = not granted.all()
     overtakes = overtaking(draft, granted) if some_wait and draft.table.starts_cost else None
     until_s = holds_until_s(draft, granted, some_wait, overtakes)
-    if state.knowledge.trials or trials:
-        again_s = min(again_s, _next_given_up_s(state, trials))
-    if again_s < until_s:
-        until_s = min(until_s, max(again_s, state.now_s + SHORTEST_HOLD_SECONDS))
+    if state.knowledge.trials or draft.trials:
+        draft.look_again(_next_given_up_s(state, draft.trials))
+    if draft.again_s < until_s:
+        until_s = min(until_s, max(draft.again_s, state.now_s + SHORTEST_HOLD_SECONDS))
     if moved.look_s < until_s and draft.settings.decide.at_events:
         until_s = moved.look_s
     stable = not some_wait and draft.alive is None and draft.placer.sticky and stable_until_change(draft)
     return Plan(
-        moved.changes, until_s, some_wait, draft.places.fragmented, overtakes is not None, trials, stable, (*aside, *moved.jobs)
+        moved.changes,
+        until_s,
+        some_wait,
+        draft.places.fragmented,
+        overtakes is not None,
+        tuple(draft.trials),
+        stable,
+        (*aside, *moved.jobs),
     )
 
 
-def _next_given_up_s(state: State, begun: tuple[Trial, ...]) -> float:
+def _next_given_up_s(state: State, begun: Sequence[Trial]) -> float:
     """When the next trial is given up because it was not measured in time."""
     ends_s = (trial.given_up_s for trial in (*state.knowledge.trials.values(), *begun))
     return min((end_s for end_s in ends_s if end_s > state.now_s), default=FOREVER)

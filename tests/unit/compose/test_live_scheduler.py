@@ -6,12 +6,11 @@ from typing import Any
 import pytest
 
 from rota.compose.live_scheduler import make_scheduler, plain_settings
-from rota.core.active_tactics import Tactics
+from rota.compose.parse_tactics import make_tactics
 from rota.core.decision_timing import AtEvents, AtRounds, WholeSteps
 from rota.core.selection import SelectionRules
 from rota.core.settings import Settings
 from rota.errors import JournalError
-from rota.tactics.pack import Pack
 
 
 def configuration(settings: Any) -> dict[str, Any]:
@@ -23,7 +22,7 @@ def configuration(settings: Any) -> dict[str, Any]:
     [
         Settings(policy="fifo"),
         Settings(policy="fifo", decide=AtEvents(slice_seconds=20.0), lease_seconds=300.0, learn_variability=True),
-        Settings(policy="fifo", tactics=Tactics(pack=Pack(least_gain=0.1, settle_seconds=2.0))),
+        Settings(policy="fifo", tactics=make_tactics("pack:least_gain=0.1,settle_seconds=2")),
         Settings(policy="fifo", decide=AtRounds(round_seconds=45.0, at_events=True), seed=3),
         Settings(
             policy="fifo", decide=WholeSteps(round_seconds=360.0, solve_every_seconds=1920.0), drawing=SelectionRules(steady=True)

@@ -6,7 +6,7 @@ from rota.beliefs.rates import Rates
 from rota.compose.parse_tactics import make_tactics
 from rota.compose.prepare import prepare_study
 from rota.compose.study import Study
-from rota.core.active_tactics import Tactics
+from rota.core.plan.tactic import Tactics
 from rota.errors import RotaError
 from rota.model.job import Arrival, JobSpec
 from rota.tactics.pack import Pack
@@ -19,10 +19,10 @@ from rota.traces.trace import Trace
         ("", Tactics()),
         (" , ", Tactics()),
         ("none", Tactics()),
-        ("pack", Tactics(pack=Pack())),
-        (" pack ,", Tactics(pack=Pack())),
-        ("pack:least_gain=0.1", Tactics(pack=Pack(least_gain=0.1))),
-        ("pack:settle_seconds=2, least_gain=0", Tactics(pack=Pack(settle_seconds=2.0, least_gain=0.0))),
+        ("pack", Tactics((Pack(),))),
+        (" pack ,", Tactics((Pack(),))),
+        ("pack:least_gain=0.1", Tactics((Pack(least_gain=0.1),))),
+        ("pack:settle_seconds=2, least_gain=0", Tactics((Pack(settle_seconds=2.0, least_gain=0.0),))),
     ],
 )
 def test_spelled(text: str, made: Tactics) -> None:
@@ -36,7 +36,7 @@ def test_spelled(text: str, made: Tactics) -> None:
         ("pack:least_gian=0.1", "No option of pack 'least_gian'. Closest: least_gain."),
         ("pack:least_gain=much", "pack least_gain: 'much' — not a number"),
         ("pack:least_gain=-1", "must be finite and not negative"),
-        ("pack:settle_seconds=0", "pack settle_seconds: '0' — must be more than 0"),
+        ("pack:settle_seconds=0", "pack settle_seconds: 0.0 — must be more than 0"),
         ("pack:least_gain", "not key=value"),
         ("pack:least_gain=1,least_gain=2", "given twice"),
         ("pack,pack", "given twice"),
@@ -60,7 +60,7 @@ def test_none_turns_off_what_a_policy_brings() -> None:
         prepare_study(Study(TRACE, policy="gandiva", cluster="1xV100", tactics=tactics)).settings.tactics
         for tactics in ("", "none")
     )
-    assert brings.pack is not None and not goes_without
+    assert brings.colocating is not None and not goes_without
 
 
 @pytest.mark.parametrize(

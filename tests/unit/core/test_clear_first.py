@@ -7,7 +7,7 @@ import pytest
 from rota.beliefs.locality import Locality
 from rota.beliefs.move_costs import MoveCosts
 from rota.beliefs.rates import Rates
-from rota.core.active_tactics import Tactics
+from rota.core.plan.tactic import Tactics
 from rota.model.commands import Suspend
 from rota.model.events import Exited, Outcome
 from rota.placers.spread import Spread
@@ -37,7 +37,7 @@ def two_leave(behind: int, tactics: Tactics) -> tuple[Bench, list[Any]]:
 
 @pytest.mark.parametrize("behind", [0, 1, 2])
 def test_jobs_behind_a_gang_do_not_take_what_moves_would_give_it(behind: int) -> None:
-    found, commands = two_leave(behind, Tactics(defragment=Defragment()))
+    found, commands = two_leave(behind, Tactics((Defragment(),)))
     (suspend,) = of_type(commands, Suspend)
     assert len(set((found.state.jobs.desired[4] // 4).tolist())) == 1, "the gang has a node"
     assert suspend.job in found.state.jobs.desired, "the job that moved aside runs on the other one"

@@ -9,9 +9,9 @@ from rota.beliefs.locality import Locality
 from rota.beliefs.move_costs import MoveCosts
 from rota.beliefs.rates import Rates
 from rota.compose.parse_tactics import make_tactics
-from rota.core.active_tactics import Tactics
 from rota.core.explain import explain
 from rota.core.plan import planner as planning
+from rota.core.plan.tactic import Tactics
 from rota.errors import UnknownNameError
 from rota.model.commands import Launch, Suspend
 from rota.model.events import Exited, Outcome
@@ -24,7 +24,7 @@ from rota.tactics.migrate import Migrate
 from rota.traces.trace import Trace
 from tests.unit.core.helpers import Bench, of_type
 
-BOTH = Tactics(defragment=Defragment(), migrate=Migrate())
+BOTH = Tactics((Defragment(), Migrate()))
 LONG = 100_000.0
 CHEAP = {"launch_seconds": 0.5, "checkpoint_seconds": 0.5, "restore_seconds": 0.5}
 """A move costs what it does in Gandiva's paper: 1.5 s."""
@@ -269,6 +269,6 @@ def test_no_policy_moves_a_job_back(policy: str) -> None:
 
 
 def test_tactics_by_name() -> None:
-    assert make_tactics("defragment, migrate") == BOTH and make_tactics("").moves is False
+    assert make_tactics("defragment, migrate") == BOTH and not make_tactics("").moving
     with pytest.raises(UnknownNameError, match="defragment"):
         make_tactics("defrag")

@@ -6,7 +6,7 @@ import math
 import numpy as np
 import pytest
 
-from rota.core.active_tactics import Tactics
+from rota.core.plan.tactic import Tactics
 from rota.core.snapshot import make_codec
 from rota.model.commands import Launch, Suspend
 from rota.model.events import Exited, Measured, Outcome
@@ -30,7 +30,7 @@ def measured(bench: Bench, since_s: float, **rates: float) -> Measured:
 
 def on_trial() -> Bench:
     """Job 0 runs alone, is measured, and job 1, which waits, joins it."""
-    bench = Bench("1xV100", Fifo(), tactics=Tactics(pack=Pack(settle_seconds=10.0)))
+    bench = Bench("1xV100", Fifo(), tactics=Tactics((Pack(settle_seconds=10.0),)))
     for _ in range(2):
         bench.obey(bench.submit(gpus=1, profile="net", steps=1e6))
     assert set(bench.state.jobs.attempts) == {0}

@@ -13,7 +13,7 @@ from rota.beliefs.rates import Rates
 from rota.beliefs.step_time import StepMeasurement, fit
 from rota.beliefs.variability import Variability
 from rota.compose.live_scheduler import JOURNAL_CODEC, make_scheduler, plain_settings
-from rota.core.active_tactics import Tactics
+from rota.compose.parse_tactics import make_tactics
 from rota.core.scheduler import Scheduler
 from rota.core.settings import Settings
 from rota.core.validate import validate
@@ -190,11 +190,11 @@ def test_gpus_keep_their_names_and_numbers_are_never_used_again() -> None:
 
 def test_who_is_told_of_packing_later_may_share_gpus_and_goes_on_so() -> None:
     """Also when the tactic is given up: jobs may share GPUs at that moment."""
-    without, packing = configuration({}), configuration({}, tactics=Tactics(pack=Pack(settle_seconds=5.0)))
+    without, packing = configuration({}), configuration({}, tactics=make_tactics("pack:settle_seconds=5"))
     scheduler = started(without)
     assert not scheduler.state.sharing
     later = reconfigured(scheduler, make_scheduler, without, packing)
-    assert later.state.sharing and later.settings.tactics.pack == Pack(settle_seconds=5.0) and not scheduler.state.sharing
+    assert later.state.sharing and later.settings.tactics.colocating == Pack(settle_seconds=5.0) and not scheduler.state.sharing
     later.restore(json.loads(json.dumps(later.snapshot(JOURNAL_CODEC))), JOURNAL_CODEC)
     assert later.state.sharing
     assert reconfigured(later, make_scheduler, packing, without).state.sharing

@@ -9,12 +9,12 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from rota.tactics.defragment import Defragment, DefragmentPlan, Movable, fit
+from rota.tactics.free_nodes import DefragmentPlan, Movable, fit, free_nodes
 from tests.examples import examples
 
 
 def clear(free: Sequence[int], jobs: Sequence[Movable], gpus: int, nodes: int = 1) -> DefragmentPlan | None:
-    return Defragment().clear(np.array(free, dtype=np.int64), jobs, gpus, nodes)
+    return free_nodes(np.array(free, dtype=np.int64), jobs, gpus, nodes)
 
 
 def test_the_node_that_needs_the_fewest_moves_is_freed() -> None:
