@@ -14,7 +14,7 @@ import numpy as np
 from rota.errors import OptionError
 from rota.model.allocation import Assignment
 from rota.model.needs import Needs
-from rota.model.units import FOREVER, SHORTEST_HOLD_SECONDS
+from rota.model.units import FOREVER, MIN_HOLD_SECONDS
 from rota.model.view import View
 from rota.policies.slots import Slot, SlotMap, SlotMemory
 
@@ -90,7 +90,7 @@ class Gandiva:
             option=np.array(option, dtype=np.int64),
             gpus=gpus,
             may_move=True,
-            until_s=view.now_s + SHORTEST_HOLD_SECONDS if leaving else (tick + 1) * self.slice_seconds if later else FOREVER,
+            until_s=view.now_s + MIN_HOLD_SECONDS if leaving else (tick + 1) * self.slice_seconds if later else FOREVER,
             memory=servers.seating([(job, waits.get(job, view.now_s)) for job in waiting], balanced_s, refused.items()),
             key="turns in slots",
         )

@@ -24,7 +24,6 @@ NOT_YET = (
     "rota/experiments",
     "rota/files",
     "rota/live",
-    "rota/model",
     "rota/papers",
     "rota/placers",
     "rota/policies",
