@@ -26,7 +26,6 @@ NOT_YET = (
     "rota/live",
     "rota/papers",
     "rota/placers",
-    "rota/policies",
     "rota/profiles",
     "rota/ray",
     "rota/report",
