@@ -70,6 +70,6 @@ class Placer(Protocol):
         request waits until it can have such GPUs."""
         ...
 
-    def place(self, floor: PlacementView, requests: list[PlacementRequest]) -> list[Ints]:
+    def place(self, view: PlacementView, requests: list[PlacementRequest]) -> list[Ints]:
         """Return GPUs of the pool for each request, in the order of the requests. The numbers are sorted."""
         ...

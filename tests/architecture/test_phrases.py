@@ -25,7 +25,6 @@ NOT_YET = (
     "rota/files",
     "rota/live",
     "rota/papers",
-    "rota/placers",
     "rota/profiles",
     "rota/ray",
     "rota/report",
