@@ -29,7 +29,6 @@ NOT_YET = (
     "rota/ray",
     "rota/report",
     "rota/sim",
-    "rota/solver",
     "rota/tactics",
     "rota/traces",
     "rota/train",
