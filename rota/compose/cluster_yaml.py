@@ -31,7 +31,7 @@ from rota.beliefs.locality import EVERYBODY, Locality
 from rota.compose.node_list import read_node_list
 from rota.errors import ClusterError
 from rota.files.tree import TreeEntry, read_tree
-from rota.model.cluster import ACCELERATOR, EXAMPLE, MOST_GPUS, Cluster, ClusterChange, Node, canonical
+from rota.model.cluster import ACCELERATOR, EXAMPLE, MAX_GPUS, Cluster, ClusterChange, Node, canonical
 from rota.model.units import FOREVER
 
 REPAIR_SECONDS = 3600.0
@@ -83,8 +83,8 @@ def read_site(path: Path | str) -> Site:
         nodes += made
         mtbf += [_seconds(fields, failing, "mtbf", FOREVER)] * len(made)
         repair += [_seconds(fields, failing, "repair", REPAIR_SECONDS)] * len(made)
-        if sum(node.gpus for node in nodes) > MOST_GPUS:
-            raise group.wrong(f"more than {MOST_GPUS:,} GPUs.", hint="fewer nodes")
+        if sum(node.gpus for node in nodes) > MAX_GPUS:
+            raise group.wrong(f"more than {MAX_GPUS:,} GPUs.", hint="fewer nodes")
     changes: tuple[ClusterChange, ...] = ()
     if "events" in top:
         joining, changes = _events(top["events"], nodes)
@@ -157,10 +157,10 @@ def _penalties(entry: TreeEntry) -> Locality:
 
 
 def _nodes(group: TreeEntry, fields: Mapping[str, TreeEntry], before: int) -> Iterator[Node]:
-    count = fields["count"].whole(least=1, most=MOST_GPUS) if "count" in fields else 1
-    gpus = fields["gpus"].whole(least=1, most=MOST_GPUS)
-    if count * gpus > MOST_GPUS:
-        raise fields["gpus"].wrong(f"more than {MOST_GPUS:,} GPUs.", hint="fewer nodes")
+    count = fields["count"].whole(least=1, most=MAX_GPUS) if "count" in fields else 1
+    gpus = fields["gpus"].whole(least=1, most=MAX_GPUS)
+    if count * gpus > MAX_GPUS:
+        raise fields["gpus"].wrong(f"more than {MAX_GPUS:,} GPUs.", hint="fewer nodes")
     if "rack" in fields and "racks" in fields:
         raise fields["racks"].wrong(
             "cannot be combined with `rack`. Give one of the two.", hint="`rack` names one rack, `racks` is a number of racks"

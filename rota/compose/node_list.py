@@ -10,7 +10,7 @@ from pathlib import Path
 
 from rota.errors import ClusterError
 from rota.files.csv_table import FileTable, closest, read_table
-from rota.model.cluster import ACCELERATOR, MOST_GPUS, Cluster, Node, canonical
+from rota.model.cluster import ACCELERATOR, MAX_GPUS, Cluster, Node, canonical
 
 COLUMNS = ("sn", "gpu", "model")
 
@@ -47,6 +47,6 @@ def _nodes(table: FileTable) -> Iterator[Node]:
         if not ACCELERATOR.fullmatch(model):
             raise row.wrong("model", "is not an accelerator type.", hint="a name such as T4, without spaces")
         total += gpus
-        if total > MOST_GPUS:
-            raise row.wrong("gpu", f"makes more than {MOST_GPUS:,} GPUs.", hint="fewer nodes")
+        if total > MAX_GPUS:
+            raise row.wrong("gpu", f"makes more than {MAX_GPUS:,} GPUs.", hint="fewer nodes")
         yield Node(name, model, gpus)

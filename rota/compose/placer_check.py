@@ -62,16 +62,16 @@ class _Observed:
     def keeps_together(self, request: PlacementRequest) -> bool:
         return self._placer.keeps_together(request)
 
-    def place(self, floor: PlacementView, requests: list[PlacementRequest]) -> list[Ints]:
-        before = _copied(floor)
+    def place(self, view: PlacementView, requests: list[PlacementRequest]) -> list[Ints]:
+        before = _copied(view)
         asked = list(requests)
-        answer = self._placer.place(floor, requests)
+        answer = self._placer.place(view, requests)
         self._listener(before, asked, answer)
         return answer
 
 
-def _copied(floor: PlacementView) -> PlacementView:
-    return replace(floor, available=floor.available.copy(), idle=floor.idle.copy())
+def _copied(view: PlacementView) -> PlacementView:
+    return replace(view, available=view.available.copy(), idle=view.idle.copy())
 
 
 def _run(placer: Placer, seed: int, policy: str = POLICIES[0]) -> Any:
@@ -91,7 +91,7 @@ def _every_job_ends(make: Make, seed: int) -> None:
 
 
 def _as_many_as_asked(make: Make, seed: int) -> None:
-    def listener(floor: PlacementView, requests: list[PlacementRequest], answer: list[Ints]) -> None:
+    def listener(view: PlacementView, requests: list[PlacementRequest], answer: list[Ints]) -> None:
         if len(answer) != len(requests):
             raise Violation(f"{len(requests)} requests got {len(answer)} answers")
         for request, gpus in zip(requests, answer, strict=True):
@@ -105,12 +105,12 @@ def _as_many_as_asked(make: Make, seed: int) -> None:
 
 
 def _of_its_pool_and_free(make: Make, seed: int) -> None:
-    def listener(floor: PlacementView, requests: list[PlacementRequest], answer: list[Ints]) -> None:
-        free = floor.available.copy()
+    def listener(view: PlacementView, requests: list[PlacementRequest], answer: list[Ints]) -> None:
+        free = view.available.copy()
         for request, gpus in zip(requests, answer, strict=False):
             for gpu in np.asarray(gpus).tolist():
-                if not 0 <= gpu < floor.cluster.gpus or floor.cluster.gpu_pool[gpu] != request.pool:
-                    raise Violation(f"job {request.job} got GPU {gpu}, which is not of {_pool(floor.cluster, request)}")
+                if not 0 <= gpu < view.cluster.gpus or view.cluster.gpu_pool[gpu] != request.pool:
+                    raise Violation(f"job {request.job} got GPU {gpu}, which is not of {_pool(view.cluster, request)}")
                 if not free[gpu]:
                     raise Violation(f"job {request.job} got GPU {gpu}, which was not free")
                 free[gpu] = False
@@ -125,10 +125,10 @@ def _pool(cluster: Cluster, request: PlacementRequest) -> str:
 def _same_floor_same_answer(make: Make, seed: int) -> None:
     other = make()
 
-    def listener(floor: PlacementView, requests: list[PlacementRequest], answer: list[Ints]) -> None:
-        again = other.place(_copied(floor), list(requests))
+    def listener(view: PlacementView, requests: list[PlacementRequest], answer: list[Ints]) -> None:
+        again = other.place(_copied(view), list(requests))
         if [np.asarray(gpus).tolist() for gpus in again] != [np.asarray(gpus).tolist() for gpus in answer]:
-            raise Violation("the same GPUs and the same requests got two answers: randomness comes from floor.rng()")
+            raise Violation("the same GPUs and the same requests got two answers: randomness comes from view.rng()")
 
     _run(_Observed(make(), listener), seed)
 

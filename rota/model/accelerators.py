@@ -1,14 +1,14 @@
-"""The accelerators by name: what their makers print, and what a cloud asks for an hour.
+"""Accelerator types by name, with their makers' figures and their price per hour.
 
-Peak rates, bandwidth and memory are what the maker published; every row says where. Tensor rates are the dense ones, without
-structured sparsity, that add up in single precision. K80 and M60 carry two GPUs on a board; the figures are those of one, the
-K80's at its base clock, since the two share 300 W.
+Peak rates, bandwidth and memory are the figures that the maker published; every row names its source. Tensor rates are dense,
+without structured sparsity, and accumulate in single precision. K80 and M60 carry two GPUs on a board; the figures are those of
+one GPU, and those of the K80 are at its base clock, since its two GPUs share 300 W.
 
-Prices are public on-demand list prices, per GPU, rounded: of AWS; Google for the P100; Paperspace for the RTX 5000 and the A6000;
-Oracle for the MI300X; RunPod for the RTX 4090. They change every year: read them as orders of magnitude.
+Prices are public on-demand list prices per GPU, rounded: of AWS; of Google for the P100; of Paperspace for the RTX 5000 and the
+A6000; of Oracle for the MI300X; of RunPod for the RTX 4090. They change every year, so take them as orders of magnitude.
 
-`link_gb_s` is what an all-reduce inside a node gets out of the link, not what the link could carry: around 3 GB/s over PCIe 3
-through the host's memory, around 6 over PCIe 4, twice that where GPUs reach each other directly, and a third to three
+`link_gb_s` is the bandwidth that an all-reduce inside a node reaches, which is less than the link's: around 3 GB/s over PCIe 3
+through the host's memory, around 6 over PCIe 4, twice that between GPUs that reach each other directly, and a third to three
 quarters of the one-way rate of NVLink or Infinity Fabric.
 """
 
@@ -16,31 +16,31 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 
 BETWEEN_NODES_GB_S = 12.5
-"""Network between nodes when nobody says: 100 Gb/s."""
+"""Assumed network bandwidth between nodes, in GB/s: a link of 100 Gb/s."""
 
 REFERENCE = "V100"
-"""The type that traces measure run times on, and that an unknown type counts as."""
+"""Accelerator type on which traces measure run times, and whose speed is assumed for unknown types."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Accelerator:
-    """One GPU."""
+    """Figures of one GPU."""
 
     name: str
     year: int
     fp32_tflops: float
-    """Peak of the plain single-precision units."""
+    """Peak of the single-precision units, in TFLOPS."""
     tf32_tflops: float
-    """Peak of the tensor cores on single-precision inputs; where they take none, the same as `fp32_tflops`."""
+    """Peak of the tensor cores on single-precision inputs, in TFLOPS; `fp32_tflops` if they do not take such inputs."""
     half_tflops: float
-    """Peak of the tensor cores in half precision; where there are none, the same as `fp32_tflops`."""
+    """Peak of the tensor cores in half precision, in TFLOPS; `fp32_tflops` if there are none."""
     bandwidth_gb_s: float
     memory_gib: float
     link_gb_s: float
-    """What an all-reduce inside a node gets."""
+    """Bandwidth of an all-reduce inside a node, in GB/s."""
     dollars_per_hour: float
     source: str
-    """Where the peaks, the bandwidth and the memory were published."""
+    """Source of the peaks, the bandwidth and the memory."""
 
 
 def _card(
@@ -93,7 +93,7 @@ _CARDS = (
 # fmt: on
 
 ACCELERATORS: Mapping[str, Accelerator] = {card.name: card for card in _CARDS}
-"""By the name clusters are described with, oldest first."""
+"""Figures by the name that describes the type in clusters, oldest first."""
 
 WITHOUT_FIGURES = (
     *("A2", "A16", "A30", "A40", "A800", "A1000", "A2000", "A4000", "A4500", "A5000", "A5500", "B100", "B300"),
@@ -101,4 +101,4 @@ WITHOUT_FIGURES = (
     *("MI210", "MI250", "MI250X", "MI300A", "MI325X", "MI350X", "MI355X", "P4", "P6", "P40", "RTX2080", "RTX3080"),
     *("RTX3090", "RTX4000", "RTX4080", "RTX5080", "RTX5090", "RTX6000", "RTX8000", "T4G", "V100S"),
 )
-"""Other types that exist. Each counts as a `REFERENCE`, but its name is no slip of the pen."""
+"""Other types that exist. Each is assumed to be as fast as `REFERENCE`, without a warning that its name may be mistyped."""

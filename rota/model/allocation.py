@@ -1,4 +1,4 @@
-"""A policy's answer: who deserves what. Positions count jobs in the order of the view that was asked about."""
+"""Allocations: what a policy decides that each job deserves. Positions number the jobs in the order of the view."""
 
 from collections.abc import Mapping
 from dataclasses import dataclass, field
@@ -16,13 +16,13 @@ NO_HINTS: Mapping[int, tuple[int, ...]] = {}
 
 @dataclass(frozen=True, slots=True, eq=False)
 class AskedJobs:
-    """The jobs that a question is about: what an answer is checked against."""
+    """The jobs of a policy call, against which its answer is checked."""
 
     kind: Ints
-    """One entry per position."""
+    """Kind of the job at each position."""
     options: Options
     gpu_pool: Ints
-    """The pool of each GPU of the cluster."""
+    """Pool of each GPU of the cluster."""
 
     def __len__(self) -> int:
         return len(self.kind)
@@ -30,42 +30,42 @@ class AskedJobs:
 
 @dataclass(frozen=True, slots=True, eq=False, kw_only=True)
 class Ranking:
-    """An order of jobs. Each runs by its best option that still has room, or by the one named."""
+    """An order of jobs. Each job runs with its best option that still fits, or with the named one."""
 
     order: Ints
-    """Positions of jobs, the most deserving first; a job left out may not run."""
+    """Positions of jobs, most deserving first. Jobs that are left out may not run."""
     option: Ints | None = None
-    """The option each position wants; None: any of its kind."""
+    """Option that each position should run with; None for any option of its kind."""
     blocking: bool = False
-    """No job may overtake the first one that does not fit (strict FIFO)."""
+    """Whether no job may pass the first one that does not fit (strict FIFO)."""
     reserve: bool = False
-    """Others may overtake the first that does not fit only if they do not delay it (backfill)."""
+    """Whether a job may pass the first one that does not fit only if it does not delay it (backfill)."""
     preempt: bool = True
-    """May take GPUs from a running job for a better one."""
+    """Whether a job may take GPUs from a running job that ranks behind it."""
     blind: bool = False
-    """A job takes any type with room, not its fastest."""
+    """Whether a job takes any accelerator type that has room, instead of its fastest."""
     run_seconds: Floats | None = None
-    """Per position: running this long changes its rank (a demotion timer)."""
+    """Run time after which the rank of each position changes, in seconds (a demotion timer)."""
     wait_seconds: Floats | None = None
-    """Per position: waiting this long changes its rank (a promotion timer)."""
+    """Waiting time after which the rank of each position changes, in seconds (a promotion timer)."""
     until_s: float = FOREVER
-    """The answer holds until this instant if nothing happens."""
+    """Time until which the allocation holds if nothing happens."""
     memory: Any = None
-    """What the policy wants to see again: the next view has it as `memory`."""
+    """What the policy wants to remember. The next view returns it as `memory`."""
     memory_can_wait: bool = False
-    """While all jobs run, the policy need not be asked when one ends: its memory loses nothing by that."""
+    """Whether the memory loses nothing if the policy is not called when a job ends while all jobs run."""
     key: str = "rank"
-    """What the order goes by, in a word or two, for explanations."""
+    """A word or two for explanations: what the jobs are ordered by."""
     is_permutation: bool = field(default=False, init=False, repr=False)
-    """`by` or `permutation` made the order from all jobs, so that there is no need to check that it names each once."""
+    """Whether `by` or `permutation` made the order from all jobs, so that it names each job once without a check."""
 
     @classmethod
     def by(cls, values: npt.ArrayLike, /, *, largest_first: bool = False, **options: Any) -> Self:
-        """Order by a column, smallest first unless told; ties go to the earlier submission."""
+        """Order jobs by a column, smallest first by default. The earlier submission wins ties."""
         column = np.asarray(values)
         if column.ndim != 1 or column.dtype.kind not in "biuf":
             raise OptionError(
-                "a ranking goes by one number per job.",
+                "a ranking needs one number for each job.",
                 field="Ranking.by",
                 value=f"{column.dtype} of shape {column.shape}",
                 hint="rota.Ranking.by(view.jobs.seconds_left)",
@@ -73,13 +73,13 @@ class Ranking:
         if largest_first:
             column = -column
         order = column.argsort(kind="stable")
-        if len(order) and column[order[-1]] != column[order[-1]]:  # what is no number is sorted to the end
+        if len(order) and column[order[-1]] != column[order[-1]]:  # NaN is sorted to the end
             raise OptionError("a rank is not a number.", field="Ranking.by", value="nan", hint="look for 0/0 or inf - inf")
         return cls.permutation(order, **options)
 
     @classmethod
     def permutation(cls, order: Ints, /, **options: Any) -> Self:
-        """From an order that a sort of all jobs gave: `argsort`, `lexsort`."""
+        """Build a ranking from a permutation of all jobs, such as the result of `argsort` or `lexsort`."""
         made = cls(order=order, **options)
         object.__setattr__(made, "is_permutation", True)
         return made
@@ -87,7 +87,7 @@ class Ranking:
     def fault(self, asked: AskedJobs) -> str:
         count = len(asked)
         if self.is_permutation and len(self.order) != count:
-            return f"the order was made by {len(self.order)} ranks, but there are {count} jobs"
+            return f"the order was made from {len(self.order)} ranks, but there are {count} jobs"
         if not self.is_permutation and (problem := _not_positions(self.order, count)):
             return f"the order {problem}"
         for name, column in (("run_seconds", self.run_seconds), ("wait_seconds", self.wait_seconds)):
@@ -109,20 +109,20 @@ class Ranking:
 
 
 def _not_positions(order: Any, count: int) -> str:
-    """Why these are not different numbers from 0 to count - 1."""
+    """Return what is wrong with these positions: they must be different numbers from 0 to count - 1."""
     if not isinstance(order, np.ndarray) or order.dtype.kind not in "iu" or order.ndim != 1:
         return "is not an array of whole numbers"
     if not len(order):
         return ""
     if order.min() < 0 or order.max() >= count:
-        return f"names something outside 0 to {count - 1}"
+        return f"contains a number outside 0 to {count - 1}"
     seen = np.zeros(count, dtype=bool)
     seen[order] = True
-    return "" if np.count_nonzero(seen) == len(order) else "names something twice"
+    return "" if np.count_nonzero(seen) == len(order) else "contains a number twice"
 
 
 def _not_numbers(column: Any, count: int, kinds: str) -> str:
-    """Why this is not an array with a number of these kinds for each job."""
+    """Return what is wrong with an array that must have a number of these NumPy kinds for each job."""
     if not isinstance(column, np.ndarray) or column.ndim != 1 or column.dtype.kind not in kinds:
         return f"is not an array of {'whole numbers' if kinds == 'iu' else 'numbers'}"
     return "" if len(column) == count else f"has {len(column)} entries, but there are {count} jobs"
@@ -137,13 +137,13 @@ def _not_timers(column: Any, count: int) -> str:
 
 
 def _not_gpus(gpus: Any, option: int, asked: AskedJobs) -> str:
-    """Why these are not GPUs that a job could have by this option."""
+    """Return what is wrong with these GPUs for a job that runs with this option."""
     if not isinstance(gpus, tuple | list) or not all(isinstance(gpu, int | np.integer) for gpu in gpus):
         return "are not a tuple of whole numbers"
     if len(set(gpus)) < len(gpus):
-        return "name one twice"
+        return "contain a GPU twice"
     if gpus and not 0 <= min(gpus) <= max(gpus) < len(asked.gpu_pool):
-        return f"name one outside 0 to {len(asked.gpu_pool) - 1}"
+        return f"contain a number outside 0 to {len(asked.gpu_pool) - 1}"
     need = int(asked.options.gpus[option])
     if len(gpus) != need:
         return f"are {len(gpus)}, but its option has {need}"
@@ -160,31 +160,32 @@ def _not_options(option: Ints, kind: Ints, options: Options) -> str:
 
 @dataclass(frozen=True, slots=True, eq=False, kw_only=True)
 class Shares:
-    """A fraction of wall time for each option: of every job of its kind, or of the job named beside it.
+    """A fraction of time for each option, either of each job of its kind or of one job.
 
-    Jobs are picked by how far they are behind their shares (Gavel, section 5): share over time received, then what earlier shares
-    still owe. GPUs that would idle go to jobs without a share."""
+    The planner picks jobs by how far they are behind their shares (Gavel, section 5): share over time received, and then the
+    deficit from earlier shares. GPUs that would idle go to jobs without a share.
+    """
 
     option: Ints
     """Rows of the view's options."""
     share: Floats
-    """Fraction of wall time, 0 to 1, that a job should spend on it."""
+    """Fraction of time, 0 to 1, that a job should spend with each option."""
     position: Ints | None = None
-    """The job each entry speaks of; None: every job of the option's kind."""
+    """Position of the job that each entry is for; None for every job of the option's kind."""
     blind: bool = False
-    """The shares were made without a look at accelerator types, so no type is filled before another."""
+    """Whether the shares ignore accelerator types, so that no type is filled before another."""
     strict: bool = False
-    """A job without a share does not run, even if GPUs idle."""
+    """Whether jobs without a share do not run, even if GPUs idle."""
     prices: Floats | None = None
-    """What a GPU of each pool is worth to the objective, where it was found out."""
+    """Value of a GPU of each pool to the objective; None if unknown."""
     notes: dict[int, str] = field(default_factory=dict)
-    """Position -> what its owner should know about this answer."""
+    """Notes for the owners of jobs, by position."""
     until_s: float = FOREVER
-    """The answer holds until this instant if nothing happens."""
+    """Time until which the allocation holds if nothing happens."""
     memory: Any = None
-    """What the policy wants to see again: the next view has it as `memory`."""
+    """What the policy wants to remember. The next view returns it as `memory`."""
     key: str = "share"
-    """What the shares go by, in a word or two, for explanations."""
+    """A word or two for explanations: what the shares are."""
 
     def fault(self, asked: AskedJobs) -> str:
         for name, column, kinds in (("option", self.option, "iu"), ("share", self.share, "f"), ("position", self.position, "iu")):
@@ -203,7 +204,7 @@ class Shares:
         if len(self.position) != len(self.option):
             return "position and option differ in length"
         if len(self.position) and (self.position.min() < 0 or self.position.max() >= len(asked)):
-            return f"the list of positions names something outside 0 to {len(asked) - 1}"
+            return f"the list of positions contains a number outside 0 to {len(asked) - 1}"
         if problem := _not_options(self.option, asked.kind[self.position], asked.options):
             return problem
         cell = self.position * len(asked.options) + self.option
@@ -220,24 +221,24 @@ class Shares:
 
 @dataclass(frozen=True, slots=True, eq=False, kw_only=True)
 class Assignment:
-    """An option for each of some jobs, best first, with GPUs as a hint to the placer."""
+    """An option for each of some jobs, best first. It may suggest GPUs to the placer."""
 
     position: Ints
     """Positions of jobs in the view, best first."""
     option: Ints
-    """The option of each: a row of the view's options."""
+    """Row of the view's options for each of the positions."""
     gpus: dict[int, tuple[int, ...]] = field(default_factory=dict)
-    """Position -> GPUs it should get, where the policy has a wish."""
+    """GPUs that the job at a position should get."""
     may_move: bool = False
-    """Tactics may move its jobs to other GPUs than it names. The next view says where they are (`held`)."""
+    """Whether tactics may move jobs to GPUs other than those in `gpus`. `View.placements` has the GPUs of each job."""
     until_s: float = FOREVER
-    """The answer holds until this instant if nothing happens."""
+    """Time until which the allocation holds if nothing happens."""
     memory: Any = None
-    """What the policy wants to see again: the next view has it as `memory`."""
+    """What the policy wants to remember. The next view returns it as `memory`."""
     memory_in_snapshots: bool = False
-    """It is large and may be a little old: journals leave it out, and only snapshots keep it."""
+    """Whether the memory is large and may be a little old. Journals then leave it out, and only snapshots keep it."""
     key: str = "assignment"
-    """What the choice goes by, in a word or two, for explanations."""
+    """A word or two for explanations: what the choice is made by."""
 
     def fault(self, asked: AskedJobs) -> str:
         if problem := _not_positions(self.position, len(asked)):
@@ -251,9 +252,9 @@ class Assignment:
         option_of = dict(zip(self.position.tolist(), self.option.tolist(), strict=True)) if self.gpus else {}
         for position, gpus in self.gpus.items():
             if position not in option_of:
-                return f"GPUs are asked for at position {position!r}, which has no option"
+                return f"GPUs are suggested at position {position!r}, which has no option"
             if problem := _not_gpus(gpus, option_of[position], asked):
-                return f"the GPUs asked for at position {position} {problem}"
+                return f"the GPUs suggested at position {position} {problem}"
         return ""
 
     @property
@@ -266,4 +267,4 @@ class Assignment:
 
 
 Allocation = Ranking | Shares | Assignment
-"""What `Policy.allocate` returns. The mechanism is in `rota/core/plan`: these are values."""
+"""What `Policy.allocate` returns. The planner in `rota/core/plan` carries it out."""

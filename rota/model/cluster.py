@@ -1,4 +1,4 @@
-"""The machines: nodes of equal GPUs, GPUs numbered node by node, one pool per accelerator type."""
+"""A cluster: nodes whose GPUs are numbered node by node, and a pool for each accelerator type."""
 
 import math
 import re
@@ -14,31 +14,31 @@ from rota.model.accelerators import ACCELERATORS
 from rota.model.units import Bools, Ints, frozen_ints
 
 EXAMPLE = '"8xV100 + 2x(4xA100)" is eight pooled V100s and two nodes of four A100s'
-MOST_GPUS = 1_000_000
+MAX_GPUS = 1_000_000
 
 _TERM = re.compile(r"(?:(?P<copies>\d+)\s*x\s*)?\((?P<inner>.+)\)|(?P<count>\d+)\s*x\s*(?P<bare>[\w.-]+)", re.DOTALL)
 HOST_GIB_PER_GPU = 64.0
-"""Host memory for parked jobs where the cluster does not say: what a DGX-1 has for each of its eight GPUs."""
+"""Host memory for parked jobs per GPU, in GiB, if the cluster does not specify it. A DGX-1 has this much."""
 
-MOST_LEVELS = 8
-"""Brackets around brackets: more than any fabric has."""
+MAX_LEVELS = 8
+"""Maximum depth of nested brackets. No real fabric has this many levels."""
 
 
 @dataclass(frozen=True, slots=True)
 class Node:
-    """A machine with an agent. All its GPUs are of one accelerator type."""
+    """A machine with an agent. All its GPUs have the same accelerator type."""
 
     name: str
     accelerator: str
     gpus: int
     rack: str = ""
-    """Where it stands, from the outside in: `r5`, or `hall1/row2/r5`; empty: nobody said."""
+    """Location of the node, outermost first: `r5`, or `hall1/row2/r5`; empty if unknown."""
     host_gib: float | None = None
-    """Host memory that parked jobs may use; None: not known."""
+    """Host memory that parked jobs may use, in GiB; None if unknown."""
 
     @property
     def room_gib(self) -> float:
-        """The same; where it is not known, what servers usually have for each GPU."""
+        """Host memory that parked jobs may use, in GiB. If unknown, it is estimated from the number of GPUs."""
         return HOST_GIB_PER_GPU * self.gpus if self.host_gib is None else self.host_gib
 
 
@@ -48,45 +48,45 @@ class ClusterChange(NamedTuple):
     at_s: float
     what: Literal["join", "drain", "undrain", "leave"]
     node: int
-    """Nodes that join have the highest numbers, in the order they join."""
+    """Number of the node. Nodes that join have the highest numbers, in the order in which they join."""
 
 
 @dataclass(frozen=True)
 class Cluster:
-    """An immutable floor plan. GPU numbers run through the nodes in order, so a node is a range of GPUs."""
+    """The nodes of a cluster. GPUs are numbered through the nodes in order, so that a node is a range of GPUs."""
 
     nodes: tuple[Node, ...]
-    """In the order of their GPUs' numbers."""
+    """Nodes, in the order of the numbers of their GPUs."""
     text: str = field(default="", compare=False)
-    """What it was read from: a text, or the name of a file."""
+    """Text that describes the cluster, or name of the file that does."""
     dollars_per_hour: Mapping[str, float] = field(default_factory=dict)
-    """What one GPU of a type costs, where that is not its list price."""
+    """Price of one GPU by accelerator type, in dollars per hour, for types that do not have their list price."""
     inside_gb_s: Mapping[str, float] = field(default_factory=dict)
-    """Bandwidth between the GPUs of one node, by accelerator type, where that is not what is usual for the type."""
+    """Bandwidth between the GPUs of one node by accelerator type, in GB/s, for types that do not have their usual bandwidth."""
     between_gb_s: float | None = None
-    """Bandwidth between nodes; None: what is usual."""
+    """Bandwidth between nodes, in GB/s; None for the usual one."""
     beyond_gb_s: tuple[float, ...] = ()
-    """Bandwidth between racks, and between what racks stand in, outwards; levels that are not listed are like the last."""
+    """Bandwidths between racks and at each level further out, in GB/s. Levels that are not listed have the last of them."""
 
     @classmethod
     def of(cls, nodes: Iterable[Node], text: str = "", **facts: Any) -> "Cluster":
-        """A cluster of these nodes; `facts` are further fields."""
+        """Build a cluster from nodes. `facts` are other fields."""
         found = tuple(nodes)
         if not found:
             raise ClusterError("a cluster needs at least one GPU.", field="cluster", value=text, hint=EXAMPLE)
-        if sum(node.gpus for node in found) > MOST_GPUS:
-            raise ClusterError(f"more than {MOST_GPUS:,} GPUs.", field="cluster", value=text, hint=EXAMPLE)
+        if sum(node.gpus for node in found) > MAX_GPUS:
+            raise ClusterError(f"more than {MAX_GPUS:,} GPUs.", field="cluster", value=text, hint=EXAMPLE)
         return cls(found, text, **facts)
 
     def price(self, accelerator: str) -> float | None:
-        """Dollars a GPU of a type costs an hour: as the operator said, or its list price; None if unknown."""
+        """Return the price of a GPU in dollars per hour: the operator's, or else the list price; None if unknown."""
         card = ACCELERATORS.get(accelerator)
         return self.dollars_per_hour.get(accelerator, card.dollars_per_hour if card is not None else None)
 
     @classmethod
     def parse(cls, text: str) -> "Cluster":
-        """Read `36xV100 + 9x(4xP100)`: a bare term is one pool without node structure, brackets are nodes. Brackets around those
-        are racks, and so on outwards: `2x(9x(4xP100))` is two racks of nine nodes."""
+        """Read a text such as `36xV100 + 9x(4xP100)`. A term without brackets is a pool of single GPUs. Brackets are nodes, and
+        brackets around brackets are racks and so on: `2x(9x(4xP100))` is two racks of nine nodes."""
         nodes: list[Node] = []
         for raw in text.split("+"):
             kind, counts = _term(raw.strip(), text)
@@ -110,8 +110,8 @@ class Cluster:
 
     @cached_property
     def domains(self) -> tuple[Ints, ...]:
-        """What each node is part of, from the inside out: itself, its rack, what that stands in, and so on. A gang spans as many
-        levels as there are rows in which its nodes differ."""
+        """Numbers of the node, rack and so on that each node belongs to: one row for each level, innermost first. A gang spans as
+        many levels as there are rows in which its nodes differ."""
         paths = [tuple(part for part in node.rack.split("/") if part) for node in self.nodes]
         depth = max(map(len, paths))
         paths = [(*path, *("",) * (depth - len(path))) for path in paths]
@@ -122,14 +122,14 @@ class Cluster:
         return tuple(rows)
 
     def levels_of(self, nodes: Sequence[int]) -> int:
-        """Levels of locality that these nodes span: 0 for one node, 1 for several of a rack, and so on outwards."""
+        """Return how many levels of locality these nodes span: 0 for one node, 1 for several nodes of a rack, and so on."""
         if len(nodes) < 2:
             return 0
         places = list(nodes)
         return sum(bool((row[places] != row[places[0]]).any()) for row in self.domains)
 
     def spanned(self, gpus: Ints) -> int:
-        """The same of some sorted GPUs."""
+        """Return how many levels of locality these sorted GPUs span."""
         if len(gpus) < 2 or self.gpu_node.item(gpus.item(0)) == self.gpu_node.item(gpus.item(-1)):
             return 0
         if len(self.domains) == 1:
@@ -143,7 +143,7 @@ class Cluster:
 
     @cached_property
     def node_first(self) -> Ints:
-        """First GPU of each node, with the total behind it: node n has GPUs node_first[n] to node_first[n + 1]."""
+        """First GPU of each node, then the number of all GPUs. Node n has GPUs node_first[n] to node_first[n + 1] - 1."""
         return frozen_ints(np.concatenate(([0], np.cumsum(self.node_gpus))))
 
     @cached_property
@@ -168,21 +168,21 @@ class Cluster:
 
     @cached_property
     def widest(self) -> tuple[int, ...]:
-        """GPUs of the largest node of each pool."""
+        """Number of GPUs of the largest node of each pool."""
         return tuple(int(self.node_gpus[nodes].max()) for nodes in self.pool_nodes)
 
     def count_by_node(self, gpus: Bools) -> Ints:
-        """How many of these GPUs each node has."""
+        """Return how many of these GPUs each node has."""
         counts: Ints = np.add.reduceat(gpus, self.node_first[:-1], dtype=np.int64)
         return counts
 
     def fewest_nodes(self, pool: int, gpus: int) -> int:
-        """Nodes of a pool that so many GPUs take at least."""
+        """Return the smallest number of nodes of a pool that have this many GPUs."""
         largest = np.sort(self.node_gpus[self.pool_nodes[pool]])[::-1]
         return int(np.searchsorted(np.cumsum(largest), gpus)) + 1
 
     def fewest_levels(self, pool: int, gpus: int) -> int:
-        """Levels that so many GPUs of a pool span at least."""
+        """Return the smallest number of levels that this many GPUs of a pool can span."""
         key = (pool, gpus)
         if key not in self._fewest_levels:
             mine = np.where(self.node_pool == pool, self.node_gpus, 0)
@@ -196,7 +196,7 @@ class Cluster:
 
     @property
     def gpus(self) -> int:
-        """GPUs of all nodes."""
+        """Number of GPUs of all nodes."""
         return int(self.node_first[-1])
 
     def __str__(self) -> str:
@@ -204,30 +204,30 @@ class Cluster:
 
 
 ACCELERATOR = re.compile(r"[\w.-]+")
-"""What a name of an accelerator type looks like."""
+"""Form of an accelerator type's name."""
 
 
 def _term(term: str, text: str) -> tuple[str, list[int]]:
-    """The accelerator type of a term, and its counts from the inside out: GPUs, nodes, racks, ..."""
+    """Return the accelerator type of a term and its counts, innermost first: GPUs, nodes, racks and so on."""
     counts: list[int] = []
     inner = term
     while True:
         match = _TERM.fullmatch(inner)
-        if match is None or len(counts) > MOST_LEVELS:
+        if match is None or len(counts) > MAX_LEVELS:
             if text.count("(") != text.count(")"):
-                raise ClusterError("a bracket has no partner.", field="cluster", value=text, hint="2x(3x(4xV100)) is two racks")
+                raise ClusterError("a bracket is missing.", field="cluster", value=text, hint="2x(3x(4xV100)) is two racks")
             if "+" in text and term.count("(") != term.count(")"):
-                hint = "each kind of node in a term of its own, or a YAML file with racks"
-                raise ClusterError("what is in brackets must be alike.", field="cluster", value=text, hint=hint)
-            raise ClusterError("not COUNTxTYPE or NODESx(COUNTxTYPE).", field="cluster", value=term or text, hint=EXAMPLE)
+                hint = "write a term for each kind of node, or a YAML file with racks"
+                raise ClusterError("a bracket must have only one accelerator type.", field="cluster", value=text, hint=hint)
+            raise ClusterError("is neither COUNTxTYPE nor NODESx(COUNTxTYPE).", field="cluster", value=term or text, hint=EXAMPLE)
         counts.append(int(match["count"] or match["copies"] or 1))
         if min(counts) < 1:
             raise ClusterError("a count must be at least 1.", field="cluster", value=term, hint=EXAMPLE)
-        if math.prod(counts) > MOST_GPUS:
-            raise ClusterError(f"more than {MOST_GPUS:,} GPUs.", field="cluster", value=term, hint=EXAMPLE)
+        if math.prod(counts) > MAX_GPUS:
+            raise ClusterError(f"more than {MAX_GPUS:,} GPUs.", field="cluster", value=term, hint=EXAMPLE)
         if match["bare"]:
             if re.match(r"\d+x", match["bare"], re.IGNORECASE):
-                problem = f"{match['bare']!r} is no accelerator type: is a bracket missing?"
+                problem = f"{match['bare']!r} is not an accelerator type. Is a bracket missing?"
                 raise ClusterError(
                     problem, field="cluster", value=term, hint="2x(3x(4xV100)) is two racks of three nodes of four"
                 )
@@ -237,7 +237,7 @@ def _term(term: str, text: str) -> tuple[str, list[int]]:
 
 
 def _path(number: int, groups: Sequence[int], first: int) -> str:
-    """Where the rack with this number stands, if so many racks stand in each of so many larger groups, and so on."""
+    """Return the location of the rack with this number. `groups` counts the racks in each larger group, and so on outwards."""
     parts = []
     for count in groups[:-1]:
         number, place = divmod(number, count)
@@ -247,5 +247,5 @@ def _path(number: int, groups: Sequence[int], first: int) -> str:
 
 
 def canonical(accelerator: str) -> str:
-    """Accelerator names ignore case: `v100` and `V100` are one type."""
+    """Return the accelerator type in capitals: `v100` and `V100` are the same type."""
     return accelerator.strip().upper()

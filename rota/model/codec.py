@@ -1,4 +1,4 @@
-"""Values to plain data and back: what a journal writes and a wire carries. No code travels, only named fields."""
+"""Encodes values as plain data, for journals and messages, and decodes them. Data holds named fields and never code."""
 
 import base64
 import dataclasses
@@ -17,11 +17,12 @@ Plain = Any
 
 
 _KINDS = "biuf"
-"""Booleans, whole numbers and floats; arrays of anything else do not travel."""
+"""NumPy kinds of arrays that can be encoded: booleans, whole numbers and floats."""
 
 
 class Codec:
-    """Knows a closed set of dataclasses and enums by name; anything else is refused, both ways."""
+    """Encodes a closed set of dataclasses and enums by name. It refuses all other types, both when it writes and when it
+    reads."""
 
     def __init__(self, *types: type) -> None:
         self._types: dict[str, type] = {}
@@ -29,7 +30,7 @@ class Codec:
             if self._types.setdefault(kind.__name__, kind) is not kind:
                 raise TypeError(f"two types are named {kind.__name__}: one of them needs another name")
         self._writers: dict[type, Callable[[Any], Plain]] = dict.fromkeys((NoneType, bool, int, str), _same)
-        """How values of a type are written, for each type that was. The journal of a large cluster takes thousands a second."""
+        """Writer of each type that has been encoded. The journal of a large cluster takes thousands of values a second."""
 
     def encode(self, value: Any) -> Plain:
         writer = self._writers.get(type(value))
@@ -70,7 +71,7 @@ class Codec:
         if "array" in plain:
             kind = np.dtype(plain["array"])
             if kind.kind not in _KINDS:
-                raise ValueError(f"no arrays of {plain['array']!r} in plain data")
+                raise ValueError(f"plain data cannot hold arrays of {plain['array']!r}")
             return np.frombuffer(base64.b64decode(plain["data"]), dtype=kind).reshape(plain["shape"]).copy()
         if "tuple" in plain:
             return tuple(self.decode(item) for item in plain["tuple"])
@@ -87,7 +88,7 @@ class Codec:
         return kind.__name__
 
     def named(self, name: str) -> Any:
-        """The type of this name, which may be the name that an earlier version used."""
+        """Return the type with this name, or with this name in an earlier version."""
         if name not in self._types:
             name = OLD_TYPE_NAMES.get(name, name)
         if name not in self._types:
@@ -105,7 +106,7 @@ def _number(value: float) -> Plain:
 
 
 def plain_array(value: "np.ndarray[Any, Any]") -> Plain:
-    """Its bytes, little end first: exact, and quick also for a column of a hundred thousand jobs."""
+    """Encode the bytes of an array, little end first. This is exact, and fast for a column of a hundred thousand jobs."""
     if value.dtype.kind not in _KINDS:
         raise TypeError(f"an array of {value.dtype} cannot be written to a journal")
     kind = value.dtype.newbyteorder("<")

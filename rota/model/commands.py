@@ -1,4 +1,4 @@
-"""Commands: what the core tells a driver to do. Keyed (job, attempt, sequence), so that a repeat is harmless."""
+"""Commands that the core sends to a driver. Their key is (job, attempt, sequence), so that a repeated command has no effect."""
 
 from enum import StrEnum
 from typing import TYPE_CHECKING
@@ -12,14 +12,14 @@ if TYPE_CHECKING:
 
 class SuspendKind(StrEnum):
     PARK = "park"
-    """Keep the processes asleep on the host."""
+    """Stop the processes and keep their memory on the host."""
     CHECKPOINT = "checkpoint"
-    """Write state to storage and exit."""
+    """Save the state to storage and exit."""
 
 
 @value
 class Launch:
-    """Start a new attempt on these GPUs, all of them or none."""
+    """Start a new attempt on these GPUs, on all of its nodes or on none."""
 
     job: int
     attempt: int
@@ -28,18 +28,18 @@ class Launch:
     gpus: Ints
     nodes: tuple[int, ...]
     boots: tuple[int, ...]
-    """The boot each node must still be in: a launch that outlived a reboot is refused."""
+    """Boot number of each node. A node that has rebooted since refuses the launch."""
     from_step: float
     lease_s: float = FOREVER
     partner: int = -1
-    """The job that may be on these GPUs at the same time; -1: nobody may."""
+    """Job that may be on these GPUs at the same time; -1 if none."""
     batch_size: int = 0
-    """Examples per step; 0: the job did not say."""
+    """Examples per step; 0 if unknown."""
 
 
 @plain_value
 class Suspend:
-    """Stop at a step boundary and keep the state."""
+    """Stop the job between two steps and keep its state."""
 
     job: int
     attempt: int
@@ -50,7 +50,7 @@ class Suspend:
 
 @plain_value
 class Resume:
-    """Wake a parked attempt on the GPUs it had."""
+    """Resume a parked attempt on the GPUs that it had."""
 
     job: int
     attempt: int
@@ -58,28 +58,28 @@ class Resume:
     nodes: tuple[int, ...]
     lease_s: float = FOREVER
     partner: int = -1
-    """As of a launch."""
+    """Job that may be on these GPUs at the same time; -1 if none."""
 
 
 @value
 class Resize:
-    """Go on by another option of the same pool without a stop: with more of its nodes' GPUs, with fewer, or with another batch
-    size. Answered by `Started`."""
+    """Change to another option of the same pool without a stop: with more GPUs of the same nodes, with fewer, or with another
+    batch size. The driver replies with `Started`."""
 
     job: int
     attempt: int
     sequence: int
     option: int
     gpus: Ints
-    """All GPUs it has from then on: those it had and more, or some of them."""
+    """All GPUs that the job has after the change: those that it had and more, or some of those."""
     nodes: tuple[int, ...]
     batch_size: int = 0
-    """Examples per step from then on; 0: the job did not say."""
+    """Examples per step after the change; 0 if unknown."""
 
 
 @plain_value
 class Renew:
-    """Extend the right to run. Not counted as in flight: a lost renewal only lets the lease end."""
+    """Extend a lease. A renewal has no reply: if it is lost, the lease expires."""
 
     job: int
     attempt: int
@@ -89,7 +89,7 @@ class Renew:
 
 @plain_value
 class Kill:
-    """End this attempt's processes at once."""
+    """Kill the processes of an attempt at once."""
 
     job: int
     attempt: int
@@ -99,7 +99,7 @@ class Kill:
 
 @value
 class CallPolicy:
-    """Ask the policy. A driver reads the view on receipt: it solves there and then, or sends a copy away."""
+    """Call the policy. The driver computes the answer at once, or sends a copy of the view to another process."""
 
     ticket: int
     view: "View"
@@ -107,7 +107,7 @@ class CallPolicy:
 
 @plain_value
 class SetTimer:
-    """Send `TimerFired` at this instant; replaces the wake-up asked for before."""
+    """Send `TimerFired` at this instant. It replaces the instant of the previous `SetTimer`."""
 
     at_s: float
 

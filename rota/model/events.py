@@ -1,7 +1,7 @@
-"""Events: everything the core learns. The journal is a list of these, and state is nothing but their fold.
+"""Events: everything that the core learns. The journal is a list of events, and the state is their fold.
 
-Job events name the attempt they speak of, and answers the sequence of the command they answer, so late, repeated and
-reordered ones can be told apart. `node` None means: the driver speaks for every node of the job at once.
+Events of jobs name the attempt, and replies name the sequence number of their command, so that late, repeated and reordered
+events are recognised. If `node` is None, the driver reports for all nodes of the job at once.
 """
 
 from collections.abc import Iterator, Sequence
@@ -20,16 +20,16 @@ from rota.model.value import plain_value, value
 
 
 class Outcome(StrEnum):
-    """How a job's processes ended."""
+    """How the processes of a job ended."""
 
     FINISHED = "finished"
-    """Exit code 0."""
+    """The exit code was 0."""
     YIELDED = "yielded"
-    """Exit code 75: it saved its state and wants to go on later."""
+    """The exit code was 75: the job has saved its state and is to be started again."""
     FAILED = "failed"
-    """Any other end of its own."""
+    """The job failed by itself."""
     LOST = "lost"
-    """Gone through no fault of its own: killed, lease over, node rebooted."""
+    """The job ended by no fault of its own: it was killed, its lease expired, or its node rebooted."""
 
 
 class ProcessState(StrEnum):
@@ -40,7 +40,7 @@ class ProcessState(StrEnum):
 
 @plain_value
 class Submitted:
-    """A new job. Numbers rise in order of submission."""
+    """A job was submitted. Job numbers rise in order of submission."""
 
     job: int
     spec: JobSpec
@@ -49,7 +49,7 @@ class Submitted:
 
 @plain_value
 class Started:
-    """Answers Launch, Resume and Resize: it runs as that command said."""
+    """Reply to Launch, Resume and Resize: the job runs as commanded."""
 
     job: int
     attempt: int
@@ -57,14 +57,14 @@ class Started:
     at_s: float
     node: int | None = None
     from_step: float | None = None
-    """Where it goes on from, which may be further than the core knew: storage has the last word."""
+    """Step from which the attempt continues. It may be later than the core expected, since storage decides."""
     can_park: bool | None = None
-    """Whether it can be parked where it runs now; None: as its spec says."""
+    """Whether the attempt can be parked where it runs; None if as in the spec."""
 
 
 @plain_value
 class Suspended:
-    """Answers Suspend."""
+    """Reply to Suspend."""
 
     job: int
     attempt: int
@@ -74,38 +74,38 @@ class Suspended:
     steps_done: float
     node: int | None = None
     gib: float = 0.0
-    """Host memory that it was seen to take when it was parked, over all its nodes; 0: not told."""
+    """Measured host memory of the parked job over all its nodes, in GiB; 0 if unknown."""
     keeps: bool = False
-    """It keeps that until it ends, also while it runs."""
+    """Whether the job keeps that host memory until it ends, also while it runs."""
     saved: bool = True
-    """It saved its state. If not, it has to begin again where it last did, and is not suspended another time."""
+    """Whether the job saved its state. If not, it resumes from its last save, and is not suspended again."""
     setback: str = ""
-    """Why its state could not be saved, in words; empty: nothing went wrong. See `Exited.setback`."""
+    """Why the job could not save its state, in words; empty if it saved. See `Exited.setback`."""
 
 
 @plain_value
 class Exited:
-    """Processes ended, asked or not."""
+    """The processes of a job ended, on command or by themselves."""
 
     job: int
     attempt: int
     at_s: float
     outcome: Outcome
     steps_saved: float
-    """Steps that are safe on storage."""
+    """Steps that are saved on storage."""
     node: int | None = None
     steps_done: float | None = None
-    """Steps it had made, if it told any..."""
+    """Steps that the attempt had made; None if it reported none."""
     stepped_s: float | None = None
-    """...and when it made the last of them: from then on it was only leaving."""
+    """Time of the last step, after which the job was only shutting down; None if it reported none."""
     setback: str = ""
-    """What the attempt failed to do, in words, if the next attempt is likely to fail in the same way; empty: nothing. The job
+    """What the attempt failed to do, in words, if the next attempt is likely to fail in the same way; otherwise empty. The job
     pauses before its next attempt, and fails after several setbacks in a row."""
 
 
 @plain_value
 class Attached:
-    """A training session of this attempt is up, and says whether it saves its state when it is asked to stop."""
+    """A training session of this attempt has started. It reports whether it saves its state when it is asked to stop."""
 
     job: int
     attempt: int
@@ -115,7 +115,7 @@ class Attached:
 
 @value
 class Progressed:
-    """Where running jobs are: one batch of columns."""
+    """Steps of running jobs, as one batch of columns."""
 
     jobs: Ints
     attempts: Ints
@@ -126,39 +126,39 @@ class Progressed:
 
 @value
 class Measured:
-    """What was measured of running jobs over a while in which nothing changed for them: one batch of columns."""
+    """Measurements of running jobs over a time in which nothing changed for them, as one batch of columns."""
 
     jobs: Ints
     attempts: Ints
     since_s: Floats
-    """From when on each was measured."""
+    """Time at which each measurement began."""
     rate: Floats
-    """Steps per second; not a number: only its memory was measured."""
+    """Steps per second; NaN if only memory was measured."""
     utilisation: Floats
-    """How busy it kept its GPUs, from 0 to 1; not a number: not known."""
+    """Utilisation of the job's GPUs, from 0 to 1; NaN if unknown."""
     peak_gib: Floats
-    """The most memory it took on a GPU; not a number: not known."""
+    """Peak memory on a GPU, in GiB; NaN if unknown."""
     least_gib: Floats
-    """The least; likewise."""
+    """Lowest memory on a GPU, in GiB; NaN if unknown."""
     at_s: float
 
 
 @plain_value
 class InventoryItem:
-    """One line of a node's inventory."""
+    """An attempt in a node's inventory."""
 
     job: int
     attempt: int
     sequence: int
     state: ProcessState
     steps: float
-    """Steps done while it lives, steps saved once it ended."""
+    """Steps done while the attempt runs, steps saved after it has ended."""
     outcome: Outcome = Outcome.LOST
 
 
 @plain_value
 class NodeReported:
-    """A level, not an edge: all a node has. A higher boot means that all it had before is gone."""
+    """All attempts that a node has. If the boot number has risen, all attempts of earlier boots are gone."""
 
     node: int
     boot: int
@@ -168,22 +168,22 @@ class NodeReported:
 
 @value
 class NodesReported:
-    """Reports of many nodes that have nothing new to tell, in columns: a large cluster has a hundred a second."""
+    """Reports of nodes without news, in columns, since a large cluster sends a hundred a second."""
 
     nodes: Ints
     boots: Ints
     parts: Ints
-    """How many lines of its inventory each node has below, in order."""
+    """Number of attempts in each node's inventory. The attempts follow, in the order of the nodes."""
     jobs: Ints
     attempts: Ints
     parked: Bools
-    """They sleep; if not, they run."""
+    """Whether the attempt is parked; if not, it runs."""
     steps: Floats
     at_s: float
 
     @classmethod
     def of(cls, reports: Sequence[NodeReported], at_s: float) -> "NodesReported":
-        """Of what lives there. A line says nothing about a command: it has no sequence."""
+        """Build columns from reports of running and parked attempts. They reply to no command, so they have no sequence."""
         parts = [part for report in reports for part in report.inventory]
         return cls(
             np.array([report.node for report in reports], dtype=np.int64),
@@ -197,7 +197,7 @@ class NodesReported:
         )
 
     def reports(self) -> Iterator[NodeReported]:
-        """One by one."""
+        """Return the reports one by one."""
         columns = (self.jobs.tolist(), self.attempts.tolist(), self.parked.tolist(), self.steps.tolist())
         parts = (
             InventoryItem(job, attempt, 0, ProcessState.PARKED if parked else ProcessState.RUNNING, steps)
@@ -209,7 +209,7 @@ class NodesReported:
 
 @plain_value
 class NodeLost:
-    """The driver vouches that everything this node had in this boot is dead."""
+    """All attempts that this node had in this boot are dead. The driver guarantees it."""
 
     node: int
     boot: int
@@ -218,7 +218,7 @@ class NodeLost:
 
 @plain_value
 class NodeJoined:
-    """A machine that was not there before. It becomes the next node, and its GPUs get the next numbers."""
+    """A new node has joined. It gets the next node number, and its GPUs get the next GPU numbers."""
 
     node: Node
     at_s: float
@@ -226,7 +226,7 @@ class NodeJoined:
 
 @plain_value
 class NodeDrainChanged:
-    """No job is put there any more, and those that are there go elsewhere; `draining=False`: it is in use again."""
+    """A node is drained: it gets no more jobs, and its jobs move away. `draining=False` ends this."""
 
     node: int
     at_s: float
@@ -235,19 +235,19 @@ class NodeDrainChanged:
 
 @plain_value
 class GpusTaken:
-    """A level, not an edge: the GPUs of a node that other programs use, no jobs of ours. A job that runs there
-    stays, and no job is put there until they leave."""
+    """All GPUs of a node that other programs use. A job that already runs there stays, but none is placed there until they are
+    free."""
 
     node: int
     gpus: tuple[int, ...]
     by: tuple[str, ...]
-    """For each of these GPUs, who uses it, in words."""
+    """Name of the program that uses each of these GPUs."""
     at_s: float
 
 
 @plain_value
 class NodeLeft:
-    """A node is gone for good: all it had is dead. A machine that comes back joins as another node."""
+    """A node has left for good, and all its attempts are dead. If the machine comes back, it joins as another node."""
 
     node: int
     at_s: float
@@ -261,7 +261,7 @@ class CancelRequested:
 
 @plain_value
 class HoldRequested:
-    """Keep it from running until it is released; a running job is suspended."""
+    """Keep a job from running until it is released (`held=False`). A running job is suspended."""
 
     job: int
     at_s: float
@@ -270,18 +270,18 @@ class HoldRequested:
 
 @value
 class Allocated:
-    """Answers CallPolicy."""
+    """Reply to CallPolicy: an allocation."""
 
     ticket: int
     allocation: Allocation
     at_s: float
     policy: str = ""
-    """The policy that answered, as it is spelled. What it remembers is shown to no other."""
+    """Name of the policy that answered, with its options. No other policy gets its memory."""
 
 
 @plain_value
 class PolicyFailed:
-    """Answers CallPolicy: the policy raised. The plan in force stands."""
+    """Reply to CallPolicy: the policy raised an exception. The plan in force stays."""
 
     ticket: int
     at_s: float
@@ -290,7 +290,7 @@ class PolicyFailed:
 
 @plain_value
 class PolicyTimedOut:
-    """Answers CallPolicy: no answer in time, or the asker was lost. The plan in force stands."""
+    """Reply to CallPolicy: the policy took too long, or its process was lost. The plan in force stays."""
 
     ticket: int
     at_s: float
@@ -298,25 +298,25 @@ class PolicyTimedOut:
 
 @plain_value
 class TimerFired:
-    """The instant asked for with SetTimer has come."""
+    """The instant of a SetTimer has come."""
 
     at_s: float
 
 
 @value
 class Decided:
-    """What the core itself decided: recorded, so that recovery repeats it and never decides again."""
+    """A decision of the core. It is recorded, so that recovery repeats it instead of deciding again."""
 
     at_s: float
     plan: Plan | None
-    """None: the plan in force stands."""
+    """The new plan; None if the plan in force stays."""
     commands: tuple[JobCommand, ...]
     renewals: tuple[Renew, ...] = ()
-    """Leases extended."""
+    """Leases that are extended."""
     strays: tuple[Kill, ...] = ()
-    """Ends of processes nobody wants: nothing of ours is in flight for them."""
+    """Kills of unknown attempts, for which no other command is in flight."""
     ticket: int = 0
-    """The policy was asked under this ticket; 0: it was not."""
+    """Ticket of the policy call that was sent; 0 if none was."""
 
 
 External = (

@@ -1,4 +1,4 @@
-"""A job: what its owner asked for, and the phases it goes through."""
+"""Jobs: what their users request, and the phases that they go through."""
 
 import math
 from dataclasses import dataclass
@@ -11,29 +11,29 @@ from rota.model.cluster import canonical
 from rota.model.units import MILLI, milligpus_of, width_of
 from rota.model.value import keyword_value
 
-LEAST_OF_MOST = 0.1
-"""What a training job holds between two steps, of the most that it takes, where that was not measured (Gandiva, OSDI'18)."""
+RESIDENT_FRACTION = 0.1
+"""Fraction of its peak GPU memory that a training job holds between two steps, if this was not measured (Gandiva, OSDI'18)."""
 
 
 class Phase(IntEnum):
-    """Where a job is in its life. `core/state/phases.py` holds the table of legal changes."""
+    """Position of a job in its life cycle. `core/state/phases.py` holds the table of legal changes."""
 
     QUEUED = 0
-    """Never ran, or has nothing to resume from."""
+    """The job never ran, or has no state to resume from."""
     STARTING = 1
-    """A launch is on its way."""
+    """A launch or a resume is in flight."""
     RUNNING = 2
     SUSPENDING = 3
-    """Asked to stop and keep its state."""
+    """The job is saving its state, or being parked."""
     PARKED = 4
-    """Its processes sleep on their node, memory on the host; dies with the node."""
+    """The processes are stopped on their node and their memory is on the host. The state is lost if the node is lost."""
     CHECKPOINTED = 5
-    """Its state is on storage; free to go anywhere."""
+    """The state is on storage. The job can resume on any node."""
     RESIZING = 6
     STOPPING = 7
-    """Told to die: cancelled, or the rest of a gang that lost a part."""
+    """The job is being killed: it was cancelled, or its gang lost a node."""
     UNREACHABLE = 8
-    """Its node is silent; nothing may replace it before its lease ends."""
+    """A node of the job does not answer. No job may get its GPUs before its lease expires."""
     FINISHED = 9
     FAILED = 10
     CANCELLED = 11
@@ -44,31 +44,31 @@ class Phase(IntEnum):
 
     @property
     def word(self) -> str:
-        """The word tables show: both kinds of suspension read `suspended`."""
+        """Word shown in tables. Both ways to be suspended read `suspended`."""
         return "suspended" if self in (Phase.PARKED, Phase.CHECKPOINTED) else self.name.lower()
 
 
 @dataclass(frozen=True, slots=True)
 class Demand:
-    """The sizes a job accepts: each of its GPU counts with each of its batch sizes."""
+    """Sizes that a job accepts: each GPU count with each batch size."""
 
     gpus: float = 1
-    """GPUs it asked for; less than 1: a part of one."""
+    """Requested GPUs; below 1 for a fraction of a GPU."""
     gpu_counts: tuple[int, ...] = ()
-    """All counts it accepts, fewest first; empty: only what it asked for."""
+    """GPU counts that the job accepts, in ascending order; empty if only the requested one."""
     batch_size: int = 0
-    """Examples per step that it asked for; 0: the job did not say."""
+    """Requested examples per step; 0 if unknown."""
     batch_sizes: tuple[int, ...] = ()
-    """All batch sizes it accepts, smallest first; empty: only what it asked for."""
+    """Batch sizes that the job accepts, in ascending order; empty if only the requested one."""
 
     @property
     def elastic(self) -> bool:
-        """It accepts more than one size."""
+        """Whether the job accepts more than one size."""
         return bool(self.gpu_counts or self.batch_sizes)
 
     @property
     def width(self) -> int:
-        """GPUs it asked to run on, whole or not."""
+        """Number of GPUs that the requested size runs on. A fraction runs on one."""
         return width_of(self.gpus)
 
     @property
@@ -76,64 +76,64 @@ class Demand:
         return milligpus_of(self.gpus)
 
     def sizes(self) -> list[tuple[int, int]]:
-        """Each size as (thousandths of GPUs, batch size), what was asked for first."""
-        asked = (self.milligpus, self.batch_size)
+        """Return each size as (thousandths of GPUs, batch size), the requested size first."""
+        requested = (self.milligpus, self.batch_size)
         if not self.elastic:
-            return [asked]
+            return [requested]
         counts = [count * MILLI for count in self.gpu_counts] or [self.milligpus]
         batches = self.batch_sizes or (self.batch_size,)
-        return [asked, *((count, batch) for count in counts for batch in batches if (count, batch) != asked)]
+        return [requested, *((count, batch) for count in counts for batch in batches if (count, batch) != requested)]
 
 
 @keyword_value
 class JobSpec:
-    """What a user asked for. It never changes."""
+    """What a user requested. A spec never changes."""
 
     name: str = ""
-    """A name for people."""
+    """Job name, shown in tables."""
     gpus: float = 1
-    """How many it runs on: a whole number, or a part of one GPU in thousandths. Other jobs may take the rest of that one."""
+    """Requested GPUs: a whole number, or a fraction of one GPU in thousandths. Other jobs may use the rest of that GPU."""
     gpu_counts: tuple[int, ...] = ()
-    """Other GPU counts it accepts; empty: only `gpus`."""
+    """Other GPU counts that the job accepts; empty if only `gpus`."""
     batch_size: int = 0
-    """Examples per step; 0: the job did not say."""
+    """Examples per step; 0 if unknown."""
     batch_sizes: tuple[int, ...] = ()
-    """Other batch sizes it accepts; empty: only `batch_size`."""
+    """Other batch sizes that the job accepts; empty if only `batch_size`."""
     can_resize: bool = False
-    """It can change its size while it runs. If not, it is suspended and launched again with the other size."""
+    """Whether the job can change its size while it runs. If not, it is suspended and launched again with the other size."""
     steps: float = math.inf
-    """Optimiser steps until it is done, counted at the batch size it asked for; infinite if unknown."""
+    """Optimiser steps from start to end, counted at the requested batch size; infinite if unknown."""
     epoch_steps: float = 0.0
-    """Steps of one pass over its data, counted likewise; 0: the job did not say."""
+    """Steps of one pass over the training data, counted at the requested batch size; 0 if unknown."""
     profile: str = ""
-    """Key into the table of rates; empty: it has no profile."""
+    """Key into the table of rates; empty if the job has no profile."""
     accelerators: tuple[str, ...] = ()
-    """Accelerator types it accepts; empty: any."""
+    """Accelerator types that the job accepts; empty if it accepts all."""
     weight: float = 1.0
-    """Its weight under fair policies, within its tenant."""
+    """Weight of the job under fair policies, within its tenant."""
     deadline_seconds: float = math.inf
-    """It should be done this long after it was submitted; infinite if unknown."""
+    """Time from submission to the job's deadline, in seconds; infinite if it has none."""
     slo: float = math.inf
-    """The same as a multiple of its run time on V100s of its own."""
+    """Time from submission to the job's deadline, as a multiple of its run time on exclusive V100s; infinite if it has none."""
     tenant: str = ""
-    """The tenant it belongs to, as a path: vision/pretraining."""
+    """Path of the tenant that the job belongs to, such as vision/pretraining."""
     user: str = ""
-    """Who submitted it."""
+    """Name of the user who submitted the job."""
     retries: int = 0
-    """How many failures of its own it may have before it is given up."""
+    """How often the job is started again after it has failed."""
     saves: bool | None = True
-    """It saves its state when it is told to stop, and goes on from there. If not, it is never suspended: it is parked, where that
-    can be, or left running until it ends. None: it is not known to, and counts as one that does not until it is seen to."""
+    """Whether the job saves its state when it is asked to stop, and resumes from there. A job that does not is never suspended:
+    it is parked if possible, or else runs until it ends. None if unknown, which counts as False until the job is seen to save."""
     preemptible: bool = False
-    """It may be suspended though it does not save its state: it starts from scratch then."""
+    """Whether a job that does not save its state may be suspended. It then starts from scratch."""
     can_park: bool = False
-    """Its processes can sleep on the host and give their GPUs back."""
+    """Whether the job's processes can be parked on the host, so that their GPUs are free."""
     parked_gib: float = 0.0
-    """Host memory it takes while parked, over all its nodes; 0: what it holds on its GPUs."""
+    """Host memory that the job takes while parked, over all its nodes, in GiB; 0 for the memory that it holds on its GPUs."""
     gpu_gib: float = 0.0
-    """The most memory it takes on each of its GPUs; 0: it is not known."""
+    """Peak memory on each GPU of the job, in GiB; 0 if unknown."""
     least_gib: float = 0.0
-    """The least, between two steps: what has to be moved when it is stopped; 0: a tenth of the most."""
+    """Memory on each GPU between two steps, in GiB: what must be moved when the job is parked; 0 for a tenth of the peak."""
 
     def __post_init__(self) -> None:
         whole = self.gpus >= 1 and (type(self.gpus) is int or self.gpus % 1 == 0)
@@ -147,7 +147,7 @@ class JobSpec:
         if self.gpu_counts or self.batch_sizes or self.batch_size:
             self._check_sizes()
         if not self.steps >= 0:
-            raise OptionError("must be 0 or more.", field="steps", value=self.steps, hint="leave it out if nobody knows")
+            raise OptionError("must be 0 or more.", field="steps", value=self.steps, hint="leave it out if it is unknown")
         if not 0 <= self.epoch_steps < math.inf:
             raise OptionError("must be 0 or more, and finite.", field="epoch_steps", value=self.epoch_steps, hint="leave it out")
         if not 0 < self.weight < math.inf:
@@ -167,77 +167,76 @@ class JobSpec:
         fine = 0 <= self.least_gib <= (self.gpu_gib or math.inf) and 0 <= self.gpu_gib < math.inf
         if not fine or not 0 <= self.parked_gib < math.inf or self.least_gib == math.inf:
             raise OptionError(
-                "memory is 0 GiB or more, and the least is not more than the most.",
+                "memory must be 0 GiB or more, and least_gib at most gpu_gib.",
                 field="gpu_gib",
                 value=f"{self.gpu_gib:g}, least {self.least_gib:g}, parked {self.parked_gib:g}",
                 hint="gpu_gib=10, least_gib=1",
             )
 
     def _check_sizes(self) -> None:
-        """Put the sizes it accepts in order, what it asked for among them."""
+        """Sort the sizes that the job accepts, and include the requested one."""
         if self.gpu_counts and self.gpus < 1:
             raise OptionError(
-                "a job that asks for a part of a GPU has no other counts.",
+                "cannot be combined with a fraction of a GPU.",
                 field="gpu_counts",
                 value=self.gpu_counts,
                 hint="leave gpu_counts out",
             )
         if self.batch_sizes and not self.batch_size:
             raise OptionError(
-                "needs batch_size, the one that steps are counted at.",
+                "needs batch_size, the batch size at which steps are counted.",
                 field="batch_sizes",
                 value=self.batch_sizes,
                 hint="batch_size=64",
             )
         if type(self.batch_size) is not int or self.batch_size < 0:
             raise OptionError("must be a whole number.", field="batch_size", value=self.batch_size, hint="batch_size=64")
-        for name, asked in (("gpu_counts", self.gpus), ("batch_sizes", self.batch_size)):
+        for name, requested in (("gpu_counts", self.gpus), ("batch_sizes", self.batch_size)):
             given = getattr(self, name)
             if not given:
                 continue
             if not all(type(each) is int and each >= 1 for each in given):
                 raise OptionError("must be whole numbers from 1.", field=name, value=given, hint=f"{name}=(1, 2, 4)")
-            sizes = tuple(sorted({*given, int(asked)}))
+            sizes = tuple(sorted({*given, int(requested)}))
             object.__setattr__(self, name, sizes if len(sizes) > 1 else ())
 
     @property
     def demand(self) -> Demand:
-        """The sizes it accepts."""
         return _demand(self.gpus, self.gpu_counts, self.batch_size, self.batch_sizes)
 
     @property
     def width(self) -> int:
-        """GPUs it asked to run on, whole or not."""
+        """Number of GPUs that the requested size runs on. A fraction runs on one."""
         return width_of(self.gpus)
 
     @property
     def resident_gib(self) -> float:
-        """Memory it holds on each of its GPUs between two steps; 0: it is not known."""
-        return self.least_gib or LEAST_OF_MOST * self.gpu_gib
+        """Memory on each GPU of the job between two steps, in GiB; 0 if unknown."""
+        return self.least_gib or RESIDENT_FRACTION * self.gpu_gib
 
     @property
     def host_gib(self) -> float:
-        """Host memory it takes while parked, over all its nodes."""
+        """Host memory that the job takes while parked, over all its nodes, in GiB."""
         return self.parked_gib or self.resident_gib * self.width
 
     @property
     def milli_per_gpu(self) -> int:
-        """Thousandths that it takes of each of them."""
+        """Thousandths that the job takes of each of its GPUs."""
         return min(milligpus_of(self.gpus), MILLI)
 
 
 _demand = lru_cache(maxsize=4096)(Demand)
-"""Most jobs ask for what another has asked for."""
+"""Cached, since most jobs have the same demand as another."""
 
 
 @lru_cache(maxsize=4096)
 def _tenant_path(text: str) -> str:
-    """The path without blanks around its names, and without empty names."""
+    """Return the path without blanks around its names, and without empty names."""
     return "/".join(name for each in text.split("/") if (name := each.strip()))
 
 
 class Arrival(NamedTuple):
-    """One job of a workload: when it is submitted, and what it asks for."""
+    """A job of a workload: its spec, and when it is submitted."""
 
     submitted_s: float
     spec: JobSpec

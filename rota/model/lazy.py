@@ -1,4 +1,5 @@
-"""A property computed once. `functools.cached_property` takes a lock in Python 3.11, which costs more than most columns."""
+"""A property that is computed once. In Python 3.11 `functools.cached_property` takes a lock, which costs more than most
+columns."""
 
 from collections.abc import Callable
 from typing import Any, Generic, TypeVar, overload
@@ -9,7 +10,7 @@ T = TypeVar("T")
 
 
 class lazy(Generic[T]):
-    """After the first read the value sits in the instance's dict and is found before this descriptor."""
+    """Computes its value at the first read and stores it in the instance's dict, where later reads find it first."""
 
     def __init__(self, compute: Callable[[Any], T]) -> None:
         self._compute = compute
@@ -25,6 +26,6 @@ class lazy(Generic[T]):
             return self
         value = self._compute(instance)
         if isinstance(value, np.ndarray):
-            value.setflags(write=False)  # columns are to be read: what a policy wants to change it copies
+            value.setflags(write=False)  # columns are read-only: a policy copies what it wants to change
         instance.__dict__[self._name] = value
         return value

@@ -1,4 +1,4 @@
-"""A policy or a placer declares what it needs, instead of having attributes that others look for."""
+"""Needs that a policy or a placer declares, so that no other code looks for its attributes."""
 
 from dataclasses import dataclass
 from typing import Protocol, runtime_checkable
@@ -6,25 +6,28 @@ from typing import Protocol, runtime_checkable
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Needs:
-    """What a policy or a placer needs beyond what all of them are shown. Packing, predictions and tactics change what the
-    scheduler does; where one of the others is missing, Rota tells the user that an option does nothing."""
+    """What a policy or a placer needs besides the view.
+
+    `packing`, `predictions` and `tactics` change what the scheduler does. If another need is not met, Rota warns that an
+    option has no effect.
+    """
 
     packing: bool = False
-    """Whether it uses options by which two jobs share GPUs."""
+    """Whether the policy uses options with which two jobs share GPUs."""
     predictions: bool = False
-    """Whether it reads how long jobs are believed to train (`View.predictions`)."""
+    """Whether the policy reads predictions of how long jobs train (`View.predictions`)."""
     tactics: str = ""
-    """Tactics that belong to it, where the user names none."""
+    """Tactics that belong to the policy, used if the user names none."""
     several_types: bool = False
-    """Whether an option of it does nothing on a cluster with one accelerator type."""
+    """Whether one of its options has no effect on a cluster with a single accelerator type."""
     elastic_jobs: bool = False
-    """Whether it changes the sizes of jobs."""
+    """Whether the policy changes the sizes of jobs."""
     tenants: bool = False
-    """Whether it shares GPUs between tenants."""
+    """Whether the policy shares GPUs between tenants."""
     deadlines: bool = False
-    """Whether it gives jobs what their deadlines need."""
+    """Whether the policy gives jobs what they need to meet their deadlines."""
     gpu_scores: bool = False
-    """Whether it chooses GPUs by how slow each is."""
+    """Whether the placer chooses GPUs by their scores (how slow each is)."""
 
 
 @runtime_checkable
@@ -36,5 +39,5 @@ class HasNeeds(Protocol):
 
 
 def needs_of(part: object) -> Needs:
-    """Return what a policy or a placer declares: nothing, if it has no `needs`."""
+    """Return the needs that a policy or a placer declares, or else the default."""
     return part.needs if isinstance(part, HasNeeds) else Needs()

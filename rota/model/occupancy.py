@@ -1,7 +1,7 @@
-"""Who holds which part of which GPU.
+"""Which jobs hold which fractions of which GPUs.
 
-Most GPUs have one holder or none: that is a column. GPUs that are held in parts have a row in a small table beside it. Parts are
-counted in thousandths, and never add up to more than a whole GPU.
+Most GPUs have one holder or none, which is a column. GPUs that are divided into fractions have rows in a small table. Fractions
+are counted in thousandths, and those of one GPU add up to at most 1000.
 """
 
 from collections.abc import Iterable
@@ -11,27 +11,27 @@ import numpy as np
 from rota.model.units import MILLI, Bools, Ints
 
 FREE = -1
-"""No job holds it."""
+"""No job holds the GPU."""
 FRACTIONAL = -2
-"""Jobs hold parts of it: `Occupancy.parts` says which."""
+"""Jobs hold fractions of the GPU, which are listed in `Occupancy.parts`."""
 
 HALF = MILLI // 2
-"""What each of two partners has of the GPUs they share."""
+"""Thousandths that each of two partners holds of a shared GPU."""
 
 Parts = tuple[tuple[int, int], ...]
-"""(job, thousandths) of each holder, in the order they came."""
+"""(job, thousandths) of each holder, in the order in which they came."""
 
 
 class Occupancy:
-    """The holders of every GPU of a cluster."""
+    """Holders of every GPU of a cluster."""
 
     __slots__ = ("holder", "parts")
 
     def __init__(self, holder: Ints, parts: dict[int, Parts] | None = None) -> None:
         self.holder = holder
-        """The job that has each GPU whole, FREE or IN_PARTS."""
+        """The job that holds all of each GPU, FREE or FRACTIONAL."""
         self.parts: dict[int, Parts] = {} if parts is None else parts
-        """The holders of each GPU that is held in parts. Values are frozen, so that a copy of the table is enough."""
+        """Holders of each GPU that is divided. Values are immutable, so that a shallow copy of the table is enough."""
 
     def __eq__(self, other: object) -> bool:
         return isinstance(other, Occupancy) and bool((self.holder == other.holder).all()) and self.parts == other.parts
@@ -40,12 +40,12 @@ class Occupancy:
 
     @property
     def free(self) -> Bools:
-        """GPUs that no job holds a part of."""
+        """Whether each GPU has no holder."""
         free: Bools = self.holder == FREE
         return free
 
     def free_without(self, jobs: Iterable[tuple[int, Ints]]) -> Bools:
-        """GPUs that are free once these jobs give up the GPUs named beside them."""
+        """Return which GPUs are free once each of these jobs gives up the GPUs that are listed with it."""
         if self.parts:
             rest = self.copy()
             for job, gpus in jobs:
@@ -62,14 +62,14 @@ class Occupancy:
         return [gpu for gpu, parts in self.parts.items() if len(parts) > 1]
 
     def room(self, gpu: int) -> int:
-        """Thousandths of a GPU that no job holds."""
+        """Return the free thousandths of a GPU."""
         holder = self.holder.item(gpu)
         if holder == FRACTIONAL:
             return MILLI - sum(thousandths for _, thousandths in self.parts[gpu])
         return MILLI if holder == FREE else 0
 
     def take(self, job: int, gpus: Ints, thousandths: int = MILLI) -> None:
-        """A job takes so much of each of these GPUs. The caller has seen that there is room."""
+        """Give a job this many thousandths of each of these GPUs. The caller has checked that they are free."""
         if thousandths == MILLI:
             self.holder[gpus] = job
             return
@@ -78,7 +78,7 @@ class Occupancy:
         self.holder[gpus] = FRACTIONAL
 
     def release(self, job: int, gpus: Ints) -> None:
-        """A job gives up what it holds of these GPUs."""
+        """Free what a job holds of these GPUs."""
         if not self.parts:
             if len(gpus) == 1:  # most jobs
                 gpu = gpus.item()
@@ -99,7 +99,7 @@ class Occupancy:
                     self.holder[gpu] = FREE
 
     def resize(self, job: int, gpus: Ints, thousandths: int) -> None:
-        """A job that holds these GPUs holds so much of each from now on, and keeps its place among the holders."""
+        """Change the thousandths that a job holds of each of these GPUs. The order of the holders stays."""
         for gpu in gpus.tolist():
             holder = self.holder.item(gpu)
             parts = self.parts.get(gpu, ((job, MILLI),) if holder == job else ())
@@ -112,14 +112,14 @@ class Occupancy:
                 self.holder[gpu] = FRACTIONAL
 
     def join(self, job: int, gpus: Ints) -> None:
-        """A job comes to GPUs that are free, and has them whole, or to those of its partner, and each has half of them."""
+        """Give a job GPUs that are free, or half of the GPUs of its partner, which keeps the other half."""
         others = self.holders(gpus)
         for other in others:
             self.resize(other, gpus, HALF)
         self.take(job, gpus, HALF if others else MILLI)
 
     def leave(self, job: int, gpus: Ints) -> set[int]:
-        """A job gives these GPUs up. Its partners, which are returned, have them whole."""
+        """Free what a job holds of these GPUs. Its partners get all of them, and are returned."""
         self.release(job, gpus)
         others = self.holders(gpus) if self.parts else set()
         for other in others:
@@ -127,7 +127,7 @@ class Occupancy:
         return others
 
     def held(self, job: int, gpus: Ints) -> Bools:
-        """Which of these GPUs the job holds a part of."""
+        """Return of which of these GPUs the job holds a fraction."""
         mine: Bools = self.holder[gpus] == job
         if self.parts:
             for number, gpu in enumerate(gpus.tolist()):
@@ -135,7 +135,7 @@ class Occupancy:
         return mine
 
     def holders(self, gpus: Ints) -> set[int]:
-        """All jobs that hold a part of one of these GPUs."""
+        """Return all jobs that hold a fraction of one of these GPUs."""
         if len(gpus) == 1 and not self.parts:  # most jobs
             holder = self.holder.item(gpus.item())
             return set() if holder == FREE else {holder}
@@ -147,7 +147,7 @@ class Occupancy:
         return found
 
     def grow(self, gpus: int) -> None:
-        """So many more GPUs, which are free."""
+        """Append this many free GPUs."""
         self.holder = np.concatenate((self.holder, np.full(gpus, FREE, dtype=np.int64)))
 
     def copy(self) -> "Occupancy":

@@ -1,4 +1,4 @@
-"""Options: the ways to run each kind of job. One row per option kind; heterogeneity and sharing are just more rows."""
+"""Options: the ways to run each kind of job. Unequal GPUs and shared GPUs are only more rows."""
 
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, replace
@@ -12,13 +12,13 @@ from rota.model.units import MILLI, Bools, Floats, Ints
 NEVER_FITS = 1 << 60
 
 MUCH_SLOWER = 100.0
-"""An option that does this many times fewer steps with each GPU than the best of a job is as good as none: it runs by another,
-whatever the policy says."""
+"""Slowdown per GPU, compared with the best option of the kind, above which an option is never used, whatever the policy
+decides."""
 
 
 @dataclass(frozen=True, slots=True)
 class Kind:
-    """What two jobs must share to have the same options."""
+    """What two jobs must have in common to have the same options."""
 
     profile: str
     demand: Demand
@@ -30,7 +30,7 @@ class Kind:
 
 
 class OptionRow(NamedTuple):
-    """One option before it has a row number."""
+    """An option that has no row number yet."""
 
     kind: int
     pool: int
@@ -38,84 +38,85 @@ class OptionRow(NamedTuple):
     rate: float
     spread: float
     partner_kind: int = -1
-    """Kind of the job it shares its GPUs with; -1: it has them to itself."""
+    """Kind of the job that shares the GPUs; -1 if none."""
     batch_size: int = 0
-    """Examples per step; 0: the job did not say."""
+    """Examples per step; 0 if unknown."""
     account: int = -1
-    """Where a job's account of it is kept; -1: it has none yet."""
+    """Share column of the option; -1 if it has none yet."""
     requested: bool = False
-    """It is the size that its kind asked for."""
+    """Whether this is the size that the kind requests."""
 
     @property
     def order(self) -> tuple[int, bool, int, int, int]:
-        """Among rows that are added together: those alone first, then pairs, by kinds and pool. Rates don't matter."""
+        """Sort key of rows that are added together: exclusive options first, then pairs, by kinds and pool. Rates do not
+        count."""
         return max(self.kind, self.partner_kind), self.partner_kind >= 0, self.kind, self.partner_kind, self.pool
 
 
 @dataclass(frozen=True, slots=True, eq=False)
 class Options:
-    """Columns over options. Rates are beliefs, never the truth.
+    """Options as columns. Rates are beliefs, never the truth.
 
-    A way to share GPUs has two rows, one for each side: a job of kind a beside one of kind b, and the other way round. A new
-    kind appends its rows, so that numbers in use stay true.
+    Two jobs that share GPUs have two rows, one for each side: kind a with kind b, and kind b with kind a. The rows of a new kind
+    are appended, so that row numbers never change.
     """
 
     kind: Ints
-    """Kind of the jobs that may run by it."""
+    """Kind of the jobs that may run with the option."""
     pool: Ints
-    """Where: a number of `view.cluster.pools`."""
+    """Pool of the GPUs: a position in `view.cluster.pools`."""
     milligpus: Ints
-    """How many GPUs, in thousandths."""
+    """Number of GPUs, in thousandths."""
     rate: Floats
-    """Believed steps per second of a job that runs by it. A step means the same at every batch size: it is counted at the one
-    that the job asked for."""
+    """Estimated steps per second of a job with this option. Steps of all batch sizes are counted at the requested one."""
     spread: Floats
-    """Believed relative spread of that rate."""
+    """Uncertainty of the rate, as a relative standard deviation."""
     batch_size: Ints
-    """Examples per step; 0: the job did not say."""
+    """Examples per step; 0 if unknown."""
     partner_kind: Ints
-    """Kind of the job it shares its GPUs with; -1: it has them to itself."""
+    """Kind of the job that shares the GPUs; -1 if none."""
     partner_row: Ints
-    """Row of the partner's side; itself when both are of one kind, -1 alone."""
+    """Row of the partner's side; the row itself if both jobs are of one kind; -1 if the option is exclusive."""
     alone: Ints
-    """Row of the same kind and size on the same pool with the GPUs to itself; -1: it has none."""
+    """Row of the exclusive option of the same kind, size and pool; -1 if there is none."""
     requested: Bools
-    """Whether it is the size that its kind asked for."""
+    """Whether this is the size that the kind requests."""
     default_size: Bools
-    """Whether it is the size that its kind asked for, or the first it accepts where that does not fit the pool."""
+    """Whether this is the requested size, or the first accepted size if the requested one does not fit the pool."""
     account: Ints
-    """Where a job's account of it is kept; -1: nowhere, because it is not the usual size and no job has used it yet."""
+    """Share column of the option; -1 if it is not a default size and no job has used it yet."""
     by_account: Ints
-    """Row numbers of the options with an account, by kind and account; padded with -1: shape (kinds, accounts)."""
+    """Rows of the options that have a share column, by kind and share column, padded with -1: shape (kinds, share columns)."""
     of_kind: Ints
-    """Row numbers of all options of a kind, shared ones too, in order; padded with -1."""
+    """Rows of all options of each kind, shared ones included, in order, padded with -1."""
     by_kind: Ints
-    """Row numbers of each kind's options alone, best believed rate first, padded with -1: shape (kinds, most of a kind)."""
+    """Rows of the exclusive options of each kind, fastest first, padded with -1: shape (kinds, most options of a kind)."""
     best: Ints
-    """The first of them."""
+    """Row of the fastest exclusive option of each kind: the first column of `by_kind`."""
     kind_need: Ints
-    """Milli-GPUs of those options, in the same shape; where there is none, more than any pool has."""
+    """Milli-GPUs of the options in `by_kind`, in the same shape. The padding is more than any pool has."""
     kind_pool: Ints
-    """Pools of those options, in the same shape."""
+    """Pools of the options in `by_kind`, in the same shape."""
     has_colocated: bool
-    """Whether any of them shares GPUs."""
+    """Whether an option shares GPUs."""
     has_fractions: bool
-    """Whether any of them takes less than a whole GPU."""
+    """Whether an option takes less than a whole GPU."""
     too_slow: Bools
-    """Whether it is MUCH_SLOWER than the best of its kind."""
+    """Whether the option is MUCH_SLOWER than the best one of its kind."""
     has_too_slow: bool
-    """Whether any of them is."""
+    """Whether an option is too slow."""
     elastic: bool
-    """Whether any kind accepts more than one size."""
+    """Whether a kind accepts more than one size."""
     lasting: tuple[int, ...] = ()
-    """GPUs of each pool on nodes that have not left; empty if none has. An option that needs more makes no other hopeless."""
+    """GPUs of each pool on nodes that have not left; empty if none has left. An option that needs more GPUs makes no other too
+    slow."""
 
     def __len__(self) -> int:
         return len(self.kind)
 
     @property
     def gpus(self) -> Ints:
-        """GPUs that each runs on, whole or not."""
+        """Number of GPUs that each option runs on. A fraction runs on one."""
         return np.maximum(self.milligpus // MILLI, 1)
 
     @property
@@ -123,7 +124,7 @@ class Options:
         return int(self.by_account.shape[1])
 
     def rows(self) -> Iterator[OptionRow]:
-        """What it was built from, row by row."""
+        """Return the rows from which the options were built."""
         columns = [getattr(self, name) for name in OptionRow._fields]
         return map(OptionRow._make, zip(*(column.tolist() for column in columns), strict=True))
 
@@ -131,7 +132,7 @@ class Options:
     def of(
         cls, ways: Sequence[OptionRow | tuple[int, int, int, float, float]], kinds: int, lasting: tuple[int, ...] = ()
     ) -> "Options":
-        """Build from rows, which keep their order: a new row is added at the end, so that numbers in use stay true."""
+        """Build options from rows, in this order. New rows are added at the end, so that row numbers never change."""
         ordered = [OptionRow(*way) for way in ways]
         whole = [(w.kind, w.pool, w.milligpus, w.partner_kind, w.batch_size, w.account) for w in ordered]
         kind, pool, milligpus, partner_kind, batch_size, account = np.array(whole, dtype=np.int64).reshape(-1, 6).T.copy()
@@ -142,14 +143,14 @@ class Options:
         alone = [sizes.get((w.kind, w.pool, w.milligpus, w.batch_size), -1) for w in ordered]
         usual = partner_kind >= 0
         solo = np.flatnonzero(~usual)
-        asked = np.array([w.requested for w in ordered], dtype=bool)
-        first = solo[np.argsort(~asked[solo], kind="stable")]
+        requested = np.array([w.requested for w in ordered], dtype=bool)
+        first = solo[np.argsort(~requested[solo], kind="stable")]
         usual[first[np.unique(kind[first] * (1 << 32) + pool[first], return_index=True)[1]]] = True
         of_kind = _by_kind(kind, np.arange(len(ordered)), kinds)
         account = _numbered(of_kind, account, kind, usual)
         by_kind = _by_kind(kind, solo[np.lexsort((pool[solo], milligpus[solo], -rate[solo]))], kinds)
         exists = by_kind >= 0
-        hopeless = _hopeless(kind, pool, milligpus, rate, by_kind, lasting)
+        too_slow = _find_too_slow(kind, pool, milligpus, rate, by_kind, lasting)
         options = cls(
             kind=kind,
             pool=pool,
@@ -160,7 +161,7 @@ class Options:
             partner_kind=partner_kind,
             partner_row=np.array(partner_row, dtype=np.int64),
             alone=np.array(alone, dtype=np.int64),
-            requested=asked,
+            requested=requested,
             default_size=usual,
             account=account,
             by_account=_by_account(kind, account, kinds),
@@ -171,27 +172,27 @@ class Options:
             kind_pool=np.where(exists, pool[by_kind] if len(ordered) else 0, 0),
             has_colocated=bool((partner_kind >= 0).any()),
             has_fractions=bool((milligpus < MILLI).any()),
-            too_slow=hopeless,
-            has_too_slow=bool(hopeless.any()),
+            too_slow=too_slow,
+            has_too_slow=bool(too_slow.any()),
             elastic=not usual.all(),
             lasting=lasting,
         )
         for name in cls.__slots__:
             column = getattr(options, name)
             if isinstance(column, np.ndarray):
-                column.setflags(write=False)  # policies see these very arrays
+                column.setflags(write=False)  # policies see these arrays themselves
         return options
 
     def with_lasting(self, lasting: tuple[int, ...]) -> "Options":
-        """The same options once nodes have left, and each pool has these GPUs."""
+        """Return these options after nodes have left. `lasting` has the GPUs of each pool that remain."""
         if lasting == self.lasting:
             return self
-        hopeless = _hopeless(self.kind, self.pool, self.milligpus, self.rate, self.by_kind, lasting)
-        hopeless.setflags(write=False)
-        return replace(self, too_slow=hopeless, has_too_slow=bool(hopeless.any()), lasting=lasting)
+        too_slow = _find_too_slow(self.kind, self.pool, self.milligpus, self.rate, self.by_kind, lasting)
+        too_slow.setflags(write=False)
+        return replace(self, too_slow=too_slow, has_too_slow=bool(too_slow.any()), lasting=lasting)
 
     def with_accounts(self, rows: Ints) -> "Options":
-        """The same options, in which these have an account too."""
+        """Return these options with share columns for the options in these rows."""
         missing = rows[self.account[rows] < 0]
         if not len(missing):
             return self
@@ -206,8 +207,8 @@ class Options:
         return replace(self, account=account, by_account=by_account)
 
 
-def _hopeless(kind: Ints, pool: Ints, milligpus: Ints, rate: Floats, by_kind: Ints, lasting: tuple[int, ...]) -> Bools:
-    """Which options are MUCH_SLOWER than the best of their kind that fits on the nodes that have not left."""
+def _find_too_slow(kind: Ints, pool: Ints, milligpus: Ints, rate: Floats, by_kind: Ints, lasting: tuple[int, ...]) -> Bools:
+    """Return which options are MUCH_SLOWER than the best of their kind that fits on the nodes that have not left."""
     if not len(kind):
         return np.zeros(0, dtype=bool)
     first = by_kind[:, 0]
@@ -222,7 +223,7 @@ def _hopeless(kind: Ints, pool: Ints, milligpus: Ints, rate: Floats, by_kind: In
 
 
 def _numbered(of_kind: Ints, account: Ints, kind: Ints, usual: Bools) -> Ints:
-    """Accounts by number within a kind: those in use keep theirs, and usual sizes without one get the next."""
+    """Number the share columns of each kind. Those in use keep their number, and default sizes without one get the next."""
     for number in np.unique(kind[usual & (account < 0)]).tolist():
         rows = of_kind[number][of_kind[number] >= 0]
         new = rows[usual[rows] & (account[rows] < 0)]
@@ -238,7 +239,7 @@ def _by_account(kind: Ints, account: Ints, kinds: int) -> Ints:
 
 
 def _by_kind(kind: Ints, rows: Ints, kinds: int) -> Ints:
-    """These rows listed by kind in the order given, padded with -1."""
+    """Return these rows by kind, in the given order, padded with -1."""
     of = kind[rows]
     order = np.argsort(of, kind="stable")
     counts = np.bincount(of, minlength=kinds) if kinds else np.zeros(0, dtype=np.int64)

@@ -1,4 +1,4 @@
-"""The floor: what a placer may see. GPUs, who may be put where, and what moving costs."""
+"""What a placer sees: the GPUs that it may use, the requests, and what moving a job costs."""
 
 from dataclasses import dataclass
 from typing import Protocol
@@ -12,24 +12,25 @@ from rota.model.view import keyed_rng
 
 @dataclass(slots=True, eq=False)
 class PlacementRequest:
-    """One granted unit that needs GPUs: a job, or two that will share them."""
+    """A granted unit that needs GPUs: a job, or two jobs that will share them."""
 
     job: int
-    """One of its jobs."""
+    """Number of one of the unit's jobs."""
     pool: int
     gpus: int
     move_seconds: float
-    """The price of putting it elsewhere than where it is."""
+    """Cost of moving the unit to other GPUs, in seconds."""
     current: Ints | None = None
-    """The GPUs it has now; of a parked job, those it had."""
+    """GPUs that the unit has now, or had when it was parked; None if it has none."""
     parked: bool = False
-    """It sleeps on the nodes of those GPUs, which other jobs may have by now."""
+    """Whether the unit is parked on the nodes of `current`. Other jobs may have those GPUs by now."""
     application_class: int = 0
-    """Its application class: row of `PlacementView.scores`, those that suffer most from slow GPUs first."""
+    """Application class of the unit: a row of `PlacementView.scores`. Class 0 suffers most from slow GPUs."""
     penalties: tuple[float, ...] = (1.0,)
-    """How many times longer a step is believed to take across 0, 1, 2, ... levels of locality; beyond the last, as that."""
+    """Estimated factor by which a step takes longer across 0, 1, 2, ... levels of locality. Levels beyond the last are like the
+    last."""
     skew: float | None = None
-    """The part of the model that its largest tensor is; None: nobody knows."""
+    """Size of the largest tensor of the model, as a fraction of the model; None if unknown."""
 
     def penalty(self, levels: int) -> float:
         return self.penalties[min(levels, len(self.penalties) - 1)]
@@ -37,37 +38,38 @@ class PlacementRequest:
 
 @dataclass(slots=True, eq=False)
 class PlacementView:
-    """The GPUs at one decision. `available` is the placer's to strike off as it hands GPUs out."""
+    """The GPUs at one decision. A placer may write to `available` while it chooses GPUs."""
 
     cluster: Cluster
     available: Bools
-    """May be handed out now."""
+    """Whether each GPU may be used now."""
     idle: Bools
-    """Nobody holds it: a job placed there starts at once."""
+    """Whether each GPU is held by no job. A job that is placed on such GPUs starts at once."""
     seed: int
     decision: int
     scores: Floats | None = None
-    """How many times longer a step takes on each GPU, in levels, by application class: shape (classes, GPUs). None: all alike."""
+    """Factor by which a step takes longer on each GPU, rounded to levels, by application class: shape (classes, GPUs); None if
+    all GPUs are alike."""
     exact: Floats | None = None
-    """The same, not in levels: it decides between GPUs that are equally good otherwise."""
+    """Factor by which a step takes longer on each GPU, not rounded. It decides between GPUs that are otherwise equally good."""
 
     def rng(self) -> np.random.Generator:
         return keyed_rng(self.seed, self.decision, 2)
 
 
 class Placer(Protocol):
-    """Picks GPUs. Never changes who runs, never makes a job wait: every request fits by count."""
+    """Chooses GPUs. A placer never changes which jobs run and never makes a job wait, since all requests fit by count."""
 
     @property
     def sticky(self) -> bool:
-        """A job that keeps its option keeps its GPUs and is not asked about again."""
+        """Whether a job that keeps its option keeps its GPUs, so that the placer is not called for it again."""
         ...
 
     def keeps_together(self, request: PlacementRequest) -> bool:
-        """Whether it would rather have these GPUs as close together as they can be. Where the mechanism waits for places, such
-        a request gets no others."""
+        """Return whether this request should get GPUs that are as close together as possible. If jobs wait for locality, this
+        request waits until it can have such GPUs."""
         ...
 
-    def place(self, floor: PlacementView, requests: list[PlacementRequest]) -> list[Ints]:
-        """For each request, in the order given, that many sorted GPU numbers of its pool."""
+    def place(self, view: PlacementView, requests: list[PlacementRequest]) -> list[Ints]:
+        """Return GPUs of the pool for each request, in the order of the requests. The numbers are sorted."""
         ...

@@ -1,4 +1,4 @@
-"""A plan: who runs until the next decision, by which option, and on which GPUs."""
+"""A plan: which jobs run until the next decision, with which options, and on which GPUs."""
 
 from rota.model.trial import Trial
 from rota.model.units import FOREVER, Ints
@@ -7,30 +7,30 @@ from rota.model.value import value
 
 @value
 class PlacementChange:
-    """One job's desired placement from now on. No GPUs: it should not run."""
+    """Desired placement of one job from now on. Without GPUs the job should not run."""
 
     job: int
     option: int
     gpus: Ints | None
     partner: int = -1
-    """The job it shares them with; -1: nobody."""
+    """Job that shares the GPUs; -1 if none."""
 
 
 @value
 class Plan:
-    """Only what differs from the plan before it."""
+    """What changes from one plan to the next."""
 
     changes: tuple[PlacementChange, ...]
     until_s: float = FOREVER
-    """The plan holds until this instant if nothing happens."""
+    """Time until which the plan holds if nothing happens."""
     somebody_waits: bool = False
     fragmented: tuple[int, ...] = ()
-    """Kinds of jobs that GPUs enough are free for, but not close together: they wait for that."""
+    """Kinds of jobs that wait for locality: enough GPUs are free, but not close together."""
     overtaking: bool = False
-    """A job keeps its GPUs only because it has made no step since it was started, while one that ranks before it waits."""
+    """Whether a job keeps its GPUs only because it has made no step since its start, while a job that ranks before it waits."""
     trials: tuple[Trial, ...] = ()
-    """What is tried from now on."""
+    """Trials that begin with this plan."""
     all_go_on: bool = False
-    """All jobs run, and each goes on as it does when another ends. So the policy need not be asked then."""
+    """Whether all jobs run and none would change if another ended. The policy is then not called when a job ends."""
     moved: tuple[int, ...] = ()
     """Jobs that tactics move."""

@@ -1,4 +1,4 @@
-"""What a policy is: a value with one method. Constructor keywords are its whole configuration."""
+"""A policy is an object with the method `allocate`. The keywords of its constructor are its whole configuration."""
 
 from typing import Protocol, runtime_checkable
 
@@ -8,6 +8,6 @@ from rota.model.view import View
 
 @runtime_checkable
 class Policy(Protocol):
-    """Answers who deserves what. Pure: the same view gives the same answer."""
+    """Decides what each job deserves. A policy is pure: the same view gives the same allocation."""
 
     def allocate(self, view: View) -> Allocation: ...

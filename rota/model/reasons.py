@@ -1,44 +1,44 @@
-"""Why a job is not running. Order is precedence: structural before capacity before policy."""
+"""Why a job is not running. Reasons are in order of precedence: structure before capacity before policy."""
 
 from dataclasses import dataclass, field
 from enum import IntEnum
 
 
 class Reason(IntEnum):
-    """One code per cause; the first that holds is the headline. NONE means: it runs, or it has ended. Numbers that are missing
-    belonged to causes that no code gave."""
+    """One code per cause. A job shows the first reason that holds, or NONE if it runs or has ended. The missing numbers belonged
+    to causes that no code reported."""
 
     NONE = 0
     HELD = 1
-    """Its owner or an operator holds it back."""
+    """The owner of the job or an operator holds it."""
     UNSATISFIABLE = 2
-    """It asks for more than the cluster has."""
+    """The job requests more than the cluster has."""
     NO_SUCH_ACCELERATOR = 3
-    """No node has a type it accepts."""
+    """No node has an accelerator type that the job accepts."""
     NODE_DOWN = 4
-    """It would fit if the nodes that are down or silent were back."""
+    """The job would fit if the nodes that are down or silent were back."""
     FRAGMENTED = 7
-    """Enough GPUs are free, but not together."""
+    """Enough GPUs are free, but not close together."""
     NO_FREE_GPUS = 8
-    """Fewer GPUs of the types it accepts are left than it needs."""
+    """Fewer GPUs of the accepted types are free than the job needs."""
     OUTRANKED = 9
-    """GPUs are free that it could use, but the policy keeps them for a job ahead of it."""
+    """Usable GPUs are free, but the policy keeps them for a job that ranks before this one."""
     SHARE_USED = 10
-    """It has had the share of time the policy gives it."""
+    """The job has had its share of time."""
     WAITING_FOR_SUSPEND = 12
-    """Its GPUs are granted; the job that held them is still giving them up."""
+    """The job has been granted GPUs that another job is still giving up."""
     STARTING = 13
     AWAITING_DECISION = 14
-    """GPUs it could use are free, and the next decision has not been made yet."""
+    """Usable GPUs are free, and the next decision has not been made yet."""
     POLICY_NOTE = 15
-    """What the policy's last answer says of it, such as a deadline that cannot be met."""
+    """A note from the policy's last answer, such as a deadline that cannot be met."""
     BACKING_OFF = 16
-    """Its last attempt failed in a way in which the next is likely to fail too: it pauses before that."""
+    """The last attempt failed in a way in which the next is likely to fail too, so the job pauses."""
 
 
 @dataclass(frozen=True, slots=True)
 class Explanation:
-    """One reason that holds for one job, with the facts behind it."""
+    """A reason that holds for a job, with the facts behind it."""
 
     code: Reason
     sentence: str

@@ -1,4 +1,4 @@
-"""Tenants: who shares the cluster, as a tree of paths with weights. The operator's, never the user's."""
+"""Tenants: a tree of weighted paths that share the cluster. The operator defines them, never the users."""
 
 from collections.abc import Mapping
 from dataclasses import dataclass, field
@@ -11,8 +11,8 @@ INNER = (FAIRNESS, FIFO)
 
 @dataclass(frozen=True)
 class Tenants:
-    """Weight of each path among its siblings, and how its jobs share what it gets. A path nobody listed has weight 1 and shares
-    as the nearest listed path above it does."""
+    """Weight of each path among its siblings, and the policy by which its jobs share. Paths that are not listed have weight 1,
+    and the policy of the nearest listed path above them."""
 
     weights: Mapping[str, float] = field(default_factory=dict)
     policies: Mapping[str, str] = field(default_factory=dict)
@@ -32,7 +32,7 @@ class Tenants:
         return self.weights.get(path, 1.0)
 
     def policy(self, path: str) -> str:
-        """How the jobs of a path share."""
+        """Return the policy by which the jobs of a path share."""
         for known in reversed(lineage(path)):
             if known in self.policies:
                 return self.policies[known]
@@ -40,6 +40,6 @@ class Tenants:
 
 
 def lineage(path: str) -> list[str]:
-    """`a/b/c` is a, a/b and a/b/c."""
+    """Return a path and all paths above it, outermost first: `a/b/c` gives a, a/b and a/b/c."""
     parts = [part for part in path.split("/") if part]
     return ["/".join(parts[: end + 1]) for end in range(len(parts))]

@@ -1,4 +1,4 @@
-"""A trial: something was tried, is measured for a while, and is then kept or undone."""
+"""Trials: a tactic tries something, measures it, and keeps or reverts it."""
 
 import math
 from enum import StrEnum
@@ -9,67 +9,67 @@ from rota.model.value import value
 
 
 class TrialVerdict(StrEnum):
-    """What became of it."""
+    """Result of a trial."""
 
     OPEN = "open"
     KEPT = "kept"
     UNDONE = "undone"
     BROKEN_OFF = "broken off"
-    """It ended before it was measured: a job stopped, or no report came."""
+    """The trial ended before it was measured, because a job stopped or no report came."""
 
 
 PATIENCE = 3.0
-"""A trial is given up after so many times as long as a pair takes to settle,"""
-LEAST_PATIENCE_SECONDS = 60.0
-"""and not before so long: it goes on while a scheduler is started again."""
+"""Time limit of a trial, as a multiple of the time that a pair takes to settle."""
+MIN_PATIENCE_SECONDS = 60.0
+"""Minimum time limit of a trial, in seconds. It allows for a restart of the scheduler."""
 
 PairKey = tuple[str, str, str, int]
-"""Two profiles in order, the accelerator type, and the GPUs that they share."""
+"""Two profiles in order, the accelerator type, and the number of GPUs that they share."""
 
 
 @value
 class Trial:
-    """Two jobs that share GPUs to see whether they get further together than in turns."""
+    """Two jobs share GPUs, to see whether they get further together than in turns."""
 
     number: int
     tactic: str
-    """What it is a trial of."""
+    """Name of the tactic that began the trial."""
     jobs: tuple[int, int]
-    """The job that had the GPUs, and the one that joined it."""
+    """Job that had the GPUs, and job that joined it."""
     pair: PairKey
     begun_s: float
     pinned_until_s: float
-    """When its jobs should have started and settled."""
+    """Time by which both jobs should have started and settled."""
     before: tuple[float, float]
-    """Steps per second of each alone."""
+    """Exclusive rate of each job, in steps per second."""
     hoped: float
-    """The gain that was hoped for."""
+    """Expected gain."""
     after: tuple[float, float] = (math.nan, math.nan)
-    """Steps per second of each in company, as measured; not a number: not yet."""
+    """Measured rate of each job when colocated, in steps per second; NaN until measured."""
     verdict: TrialVerdict = TrialVerdict.OPEN
     ended_s: float = FOREVER
 
     @property
     def given_up_s(self) -> float:
-        """It holds no job back any more if it was not measured by then."""
-        return self.begun_s + max(PATIENCE * (self.pinned_until_s - self.begun_s), LEAST_PATIENCE_SECONDS)
+        """Time at which the trial is aborted if it was not measured."""
+        return self.begun_s + max(PATIENCE * (self.pinned_until_s - self.begun_s), MIN_PATIENCE_SECONDS)
 
     @property
     def gain(self) -> float:
-        """How much more is done together than in turns, as a part of what one alone does."""
+        """Progress together beyond progress in turns, as a fraction of the progress of one job alone."""
         return sum(after / before for after, before in zip(self.after, self.before, strict=True)) - 1.0
 
 
 class PairStats(NamedTuple):
-    """What all trials and later measurements say of a pair of profiles on one type."""
+    """Statistics of all trials and later measurements of a pair of profiles on one accelerator type."""
 
     times: int
-    """How often; 0: it was known beforehand."""
+    """Number of measurements; 0 if the values were given beforehand."""
     first: float
-    """Rate of the first in company over its rate alone, the mean."""
+    """Mean rate of the first job when colocated, as a fraction of its exclusive rate."""
     second: float
     squares: float = 0.0
-    """Sum of squared distances of the gain from its mean."""
+    """Sum of squared deviations of the gain from its mean."""
 
     @property
     def gain(self) -> float:
@@ -77,7 +77,7 @@ class PairStats(NamedTuple):
 
     @property
     def spread(self) -> float:
-        """Standard deviation of the gain; 0 where it was seen once."""
+        """Standard deviation of the gain; 0 after fewer than two measurements."""
         return math.sqrt(self.squares / (self.times - 1)) if self.times > 1 else 0.0
 
     def seen_again(self, first: float, second: float) -> "PairStats":

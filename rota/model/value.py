@@ -1,7 +1,7 @@
-"""Values: small records that are made once and never changed.
+"""Decorators for small records that are made once and never changed.
 
-A frozen dataclass takes five times as long to make as an open one, and a simulation makes millions. So these are open when the
-program runs, and frozen to the type checker, which refuses any code that would change one.
+A frozen dataclass takes five times as long to make as an ordinary one, and a simulation makes millions. These are therefore
+ordinary at run time, and frozen only for the type checker, which refuses code that changes one.
 """
 
 from dataclasses import dataclass
@@ -12,7 +12,7 @@ T = TypeVar("T")
 
 @dataclass_transform(eq_default=False, frozen_default=True)
 def value(kind: type[T]) -> type[T]:
-    """A value with columns in it: two are the same only if they are one."""
+    """A record with NumPy columns. It is equal only to itself."""
     make: Any = dataclass(slots=True, eq=False)
     made: type[T] = make(kind)
     return made
@@ -20,7 +20,7 @@ def value(kind: type[T]) -> type[T]:
 
 @dataclass_transform(frozen_default=True, kw_only_default=True)
 def keyword_value(kind: type[T]) -> type[T]:
-    """A plain value with many fields, which are given by name."""
+    """A record without columns whose many fields are given by keyword. Two are equal if all their fields are."""
     make: Any = dataclass(slots=True, unsafe_hash=True, kw_only=True)
     made: type[T] = make(kind)
     return made
@@ -28,7 +28,7 @@ def keyword_value(kind: type[T]) -> type[T]:
 
 @dataclass_transform(frozen_default=True)
 def plain_value(kind: type[T]) -> type[T]:
-    """A value of numbers and words: two are the same if all their fields are."""
+    """A record without columns. Two are equal if all their fields are."""
     make: Any = dataclass(slots=True, unsafe_hash=True)
     made: type[T] = make(kind)
     return made

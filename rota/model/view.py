@@ -1,4 +1,4 @@
-"""The view: what a policy may see. Read-only columns, gathered from the job table when first asked for."""
+"""The view: what a policy may see. Columns are read-only, and gathered from the job table at their first use."""
 
 from collections.abc import Mapping
 from dataclasses import dataclass, field
@@ -14,7 +14,7 @@ from rota.model.units import MILLI, Bools, Floats, Ints
 
 
 class JobColumns(Protocol):
-    """The job table as the view reads it. Progress columns hold as of `as_of_s`; rates are beliefs."""
+    """Columns of the job table that the view reads. Progress is as of `as_of_s`, and rates are beliefs."""
 
     id: Ints
     kind: Ints
@@ -43,7 +43,7 @@ class JobColumns(Protocol):
 
 
 class Jobs:
-    """Columns over the jobs a policy may schedule, earliest submission first."""
+    """Columns of the jobs that a policy may schedule, earliest submission first."""
 
     def __init__(self, table: JobColumns, rows: Ints, now_s: float, options: Options) -> None:
         self._table = table
@@ -61,17 +61,17 @@ class Jobs:
 
     @lazy
     def kind(self) -> Ints:
-        """Row of `view.options.by_kind`: jobs of one kind have the same options."""
+        """Kind of each job: a row of `view.options.by_kind`. Jobs of one kind have the same options."""
         return self._table.kind[self._rows]
 
     @lazy
     def gpus(self) -> Floats:
-        """GPUs asked for; less than 1: a part of one."""
+        """Requested GPUs; below 1 for a fraction of a GPU."""
         return self._table.gpus[self._rows]
 
     @lazy
     def best_gpus(self) -> Floats:
-        """GPUs of its best option: other than `gpus` only if it accepts several sizes."""
+        """GPUs of the job's best option. Differs from `gpus` only if the job accepts several sizes."""
         if not self._options.elastic:
             return self.gpus
         best = self._options.best[self.kind]
@@ -79,19 +79,19 @@ class Jobs:
 
     @lazy
     def granted_gpus(self) -> Floats:
-        """GPUs of the option the plan in force grants; what it asked for where there is none."""
+        """GPUs of the option that the plan in force grants, or requested GPUs if it grants none."""
         if not self._options.elastic:
             return self.gpus
         return np.where(self.option >= 0, self._options.milligpus[self.option] / MILLI, self.gpus)
 
     @lazy
     def weight(self) -> Floats:
-        """As submitted."""
+        """Weight given at submission."""
         return self._table.weight[self._rows]
 
     @lazy
     def submitted_s(self) -> Floats:
-        """When it was submitted."""
+        """Time of submission."""
         return self._table.submitted_s[self._rows]
 
     @lazy
@@ -101,88 +101,89 @@ class Jobs:
 
     @lazy
     def deadline_s(self) -> Floats:
-        """When it should be done; infinite if unknown."""
+        """Deadline; infinite if the job has none."""
         return self._table.deadline_s[self._rows]
 
     @lazy
     def granted(self) -> Bools:
-        """The plan in force lets it run."""
+        """Whether the plan in force lets the job run."""
         return self.option >= 0
 
     @lazy
     def option(self) -> Ints:
-        """The option the plan in force grants, -1: none."""
+        """Option that the plan in force grants; -1 if none."""
         return self._table.option[self._rows]
 
     @lazy
     def partner(self) -> Ints:
-        """The job that it shares its GPUs with by the plan in force, -1: none."""
+        """Job that shares the GPUs in the plan in force; -1 if none."""
         return self._table.partner[self._rows]
 
     @lazy
     def running(self) -> Bools:
-        """Its processes are known to run."""
+        """Whether the job's processes are known to run."""
         return self._using > 0
 
     @lazy
     def run_seconds(self) -> Floats:
-        """Time it has run so far."""
+        """Total run time so far, in seconds."""
         return self._table.run_seconds[self._rows] + self._since
 
     @lazy
     def attained_gpu_seconds(self) -> Floats:
-        """Service received so far; of GPUs that two jobs share, half counts for each."""
+        """GPU time received so far, in GPU-seconds. Half of the time on shared GPUs counts for each job."""
         return self._table.attained[self._rows] + self._using * self._since
 
     @lazy
     def waited_seconds(self) -> Floats:
-        """Time it has not run since its first run; 0 before that."""
+        """Time without running since the first run, in seconds; 0 before the first run."""
         first = self._table.first_run_s[self._rows]
         return np.where(np.isnan(first), 0.0, self._now_s - first - self.run_seconds)
 
     @lazy
     def steps_total(self) -> Floats:
-        """Steps until it is done; infinite if unknown."""
+        """Steps from start to end; infinite if unknown."""
         return self._table.steps_total[self._rows]
 
     @lazy
     def steps_done(self) -> Floats:
-        """Believed steps so far."""
+        """Estimated steps done."""
         return self._table.steps_done[self._rows] + self._table.rate[self._rows] * self._since
 
     @lazy
     def steps_left(self) -> Floats:
-        """Steps until it is done; infinite if unknown."""
+        """Estimated steps left; infinite if unknown."""
         return np.maximum(self.steps_total - self.steps_done, 0.0)
 
     @lazy
     def seconds_left(self) -> Floats:
-        """Believed remaining run time by its best option; infinite if its steps are unknown."""
+        """Estimated remaining run time with the job's best option, in seconds; infinite if its steps are unknown."""
         return self.steps_left / self._table.best_rate[self._rows]
 
     @lazy
     def seconds_total(self) -> Floats:
-        """Believed run time from start to end by its best option."""
+        """Estimated run time from start to end with the job's best option, in seconds; infinite if its steps are unknown."""
         return self.steps_total / self._table.best_rate[self._rows]
 
     @lazy
     def seconds_nominal(self) -> Floats:
-        """The same in one node, whether any has room for it or not."""
+        """Estimated run time from start to end within one node, whether any node has room for the job or not, in seconds."""
         return self.steps_total / self._table.nominal_rate[self._rows]
 
     @lazy
     def move_seconds(self) -> Floats:
-        """The price of moving: believed cost of stopping here and starting elsewhere."""
+        """Estimated cost of stopping the job and starting it elsewhere, in seconds."""
         return self._table.move_seconds[self._rows]
 
     @lazy
     def pinned(self) -> Bools:
-        """Something is tried with it that was not measured yet: it should go on as it does for a moment."""
+        """Whether a trial of the job is not measured yet. The job should stay as it is until then."""
         return self._table.pinned_s[self._rows] > self._now_s
 
     @lazy
     def switch_seconds(self) -> Floats:
-        """What stopping it and starting it again where it is costs: parking and waking it, or else the price of moving."""
+        """Estimated cost of stopping the job and starting it again on the same GPUs, in seconds: of parking it, or else of moving
+        it."""
         table, rows = self._table, self._rows
         parked = table.park_seconds[rows] + table.resume_seconds[rows]
         return np.where(table.can_park[rows], parked, self.move_seconds)
@@ -198,14 +199,14 @@ class Jobs:
 
 @dataclass(frozen=True)
 class View:
-    """What the scheduler shows a policy at one decision. Nothing in it can tell what the physics knows."""
+    """What the scheduler shows a policy at one decision. A view holds beliefs only: no true rates of a simulation."""
 
     now_s: float
     """The time of the decision, in seconds."""
     jobs: Jobs
-    """The unfinished jobs, as columns."""
+    """Unfinished jobs, as columns."""
     options: Options
-    """The ways to run each kind of job."""
+    """Ways to run each kind of job."""
     cluster: Cluster
     """Nodes and GPUs."""
     capacity: Ints
@@ -213,25 +214,25 @@ class View:
     tenants: tuple[str, ...]
     """Tenant paths, by number."""
     history_gpu_seconds: Floats
-    """Service the last jobs to finish took, in no order."""
+    """GPU time of the jobs that finished last, in GPU-seconds and no particular order."""
     memory: Any
-    """What this policy answered last time, None at first."""
+    """Memory that this policy returned in its last answer; None at first."""
     seed: int
-    """The seed of the run."""
+    """Random seed of the run."""
     decision: int
-    """Counts the questions to the policy, from 1."""
+    """Number of policy calls so far, from 1."""
     usable: Bools | None = None
-    """Which GPUs can be granted now: not those of nodes that are down, drained or gone. None: all."""
+    """Whether each GPU can be granted now, which excludes nodes that are down, drained or gone; None if all can."""
     predictions: LengthPredictions | None = None
-    """How long jobs are believed to train still. None: the policy did not ask for it (`Needs.predictions`)."""
+    """Predictions of how long jobs will still train; None unless the policy has `Needs.predictions`."""
     placements: Mapping[int, Ints] = field(default_factory=dict)
-    """GPUs that each job has by the plan in force; those that have none are not in it."""
+    """GPUs of each job in the plan in force. Jobs without GPUs are left out."""
 
     def rng(self) -> np.random.Generator:
-        """Randomness that depends on the seed and the decision number alone, so that replays repeat it."""
+        """Return a random generator that depends only on the seed and the decision number, so that replays repeat it."""
         return keyed_rng(self.seed, self.decision, 1)
 
 
 def keyed_rng(seed: int, decision: int, purpose: int) -> np.random.Generator:
-    """Counter-based: the same key gives the same numbers, whatever was drawn before."""
+    """Return a counter-based generator: the same key gives the same numbers, whatever was drawn before."""
     return np.random.Generator(np.random.Philox(key=np.array([seed, decision * 16 + purpose], dtype=np.uint64)))

@@ -1,1 +1,1 @@
-"""On which GPUs: any placer works under any policy, never changes who runs and never makes a job wait."""
+"""Placers choose GPUs. Any placer works under any policy, never changes which jobs run and never makes a job wait."""

@@ -1,4 +1,4 @@
-"""Close together: which nodes a gang takes that no node can hold, so that it spans few racks, and few nodes in them."""
+"""Choose nodes for a gang that is larger than any node, so that it spans few racks, and few nodes in them."""
 
 from collections.abc import Sequence
 
@@ -8,11 +8,13 @@ from rota.model.units import Ints
 
 
 def few_nodes(domains: Sequence[Ints], free: Ints, gpus: int, span: int) -> list[tuple[int, int]] | None:
-    """(node, GPUs) of a gang that may span so many levels of locality, one at least, given what each node has free; None: no
-    place has so many. `domains` are a cluster's.
+    """Return (node, GPUs) of a gang that may span this many levels of locality (at least one), or None if no group of nodes has
+    room. `free` counts the free GPUs of each node, and `domains` are the cluster's.
 
-    Of the groups that hold all of it, those where it takes the fewest nodes, and of these the one with least to spare; where none
-    does, those with most free, and for what is left again so."""
+    Of the groups that hold the whole gang, this takes those where it needs the fewest nodes, and of these the one with the least
+    room to spare. If no group holds it, this takes the groups with the most free GPUs, and continues in the same way with what is
+    left.
+    """
     if span < len(domains):
         group = _best_group(domains[span], free, gpus)
         if group is None:
@@ -24,7 +26,7 @@ def few_nodes(domains: Sequence[Ints], free: Ints, gpus: int, span: int) -> list
 
 
 def closest(domains: Sequence[Ints], free: Ints, gpus: int) -> list[tuple[int, int]]:
-    """The same across as few levels as there is room for."""
+    """Return (node, GPUs) of a gang across as few levels of locality as possible."""
     for span in range(1, len(domains) + 1):
         found = few_nodes(domains, free, gpus, span)
         if found is not None:
@@ -50,7 +52,8 @@ def _inside(domains: Sequence[Ints], free: Ints, gpus: int) -> list[tuple[int, i
 
 
 def _best_group(groups: Ints, free: Ints, gpus: int) -> int | None:
-    """The group that holds all of it on the fewest nodes, and of those the one with least to spare; None: none does."""
+    """Return the group that holds all GPUs on the fewest nodes, and of those the one with the least room to spare; None if no
+    group holds them."""
     order = np.lexsort((-free, groups))
     group, total = groups[order], np.cumsum(free[order])
     begin = np.flatnonzero(np.diff(group, prepend=-1))
@@ -66,14 +69,14 @@ def _best_group(groups: Ints, free: Ints, gpus: int) -> int | None:
 
 
 def _fullest(free: Ints, gpus: int) -> list[tuple[int, int]]:
-    """Nodes with most free GPUs, all of them, and for the rest the one that has just enough."""
+    """Take all free GPUs of the nodes with the most, and the rest from the node that fits it best."""
     found: list[tuple[int, int]] = []
     for size in range(int(free.max()), 0, -1):
         nodes = (free == size).nonzero()[0]
         whole = nodes[: gpus // size].tolist()
         found += [(node, size) for node in whole]
         gpus -= size * len(whole)
-        if gpus and len(nodes) > len(whole):  # less than `size` is left
+        if gpus and len(nodes) > len(whole):  # fewer than `size` are left
             rest = free.copy()
             rest[[node for node, _ in found]] = 0
             fits = (rest >= gpus).nonzero()[0]

@@ -10,7 +10,7 @@ from rota.placers.variability_placer import Picky, enough
 
 @dataclass(frozen=True)
 class PmFirst(Picky):
-    """Variability first, locality not at all."""
+    """Chooses GPUs by variability only, and ignores locality."""
 
-    def pick(self, free_gpus: FreeGpus, floor: PlacementView, request: PlacementRequest) -> Ints:
+    def pick(self, free_gpus: FreeGpus, view: PlacementView, request: PlacementRequest) -> Ints:
         return enough(free_gpus.best(request.gpus))

@@ -1,4 +1,4 @@
-"""Random: any free GPUs of the right type, drawn by the seed and the decision number. A baseline."""
+"""Random: any free GPUs of the right type, drawn from the seed and the decision number. A baseline."""
 
 from dataclasses import dataclass
 
@@ -10,18 +10,18 @@ from rota.model.units import Ints
 
 @dataclass(frozen=True)
 class Random:
-    """Uniform without replacement, in rank order."""
+    """Draws uniformly without replacement, in rank order."""
 
     sticky: bool = True
-    """A running job keeps its GPUs; false: everything is placed anew at each decision."""
+    """Whether a running job keeps its GPUs. If false, all jobs are placed again at each decision."""
 
     def keeps_together(self, request: PlacementRequest) -> bool:
         return False
 
-    def place(self, floor: PlacementView, requests: list[PlacementRequest]) -> list[Ints]:
-        rng = floor.rng()
+    def place(self, view: PlacementView, requests: list[PlacementRequest]) -> list[Ints]:
+        rng = view.rng()
         free = {
-            pool: rng.permutation(np.flatnonzero(floor.available & (floor.cluster.gpu_pool == pool)))
+            pool: rng.permutation(np.flatnonzero(view.available & (view.cluster.gpu_pool == pool)))
             for pool in {request.pool for request in requests}
         }
         placed = []

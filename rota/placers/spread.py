@@ -11,9 +11,9 @@ from rota.placers.base import ByNode
 
 @dataclass(frozen=True)
 class Spread(ByNode):
-    """Worst fit between jobs; a job that fits one node still gets one node."""
+    """Worst fit between jobs. A job that fits on one node still gets one node."""
 
-    def nodes_for(self, floor: PlacementView, free: Ints, nodes: Ints, gpus: int) -> tuple[Ints, Ints]:
+    def nodes_for(self, view: PlacementView, free: Ints, nodes: Ints, gpus: int) -> tuple[Ints, Ints]:
         order = nodes[np.argsort(-free[nodes], kind="stable")]
         emptiest = order[free[order] == free[order[0]]]
         return emptiest, np.ones(len(emptiest), dtype=np.int64)

@@ -1,1 +1,1 @@
-"""Who should get what: one idea, one file. `docs/policies.md` says when to use which."""
+"""Policies: what each job deserves. One idea, one file. `docs/policies.md` says when to use which."""

@@ -1,4 +1,4 @@
-"""AlloX (EuroSys '20): jobs are matched to places in the queues of unequal GPUs so that their mean completion time is least."""
+"""AlloX (EuroSys '20): match jobs to positions in the queues of unequal GPUs, for the shortest mean completion time."""
 
 from dataclasses import dataclass
 
@@ -11,15 +11,15 @@ from rota.model.view import View
 from rota.solver.sizes import usual_rows
 
 LONG_SECONDS = 365 * 86400.0
-"""Nobody knows when an endless job ends: it counts as one with a year to go."""
+"""Assumed run time left of a job without a known end, in seconds."""
 
 CANNOT_RUN = 1e-10
-"""Steps per second where a job cannot run: it is put there last."""
+"""Rate of a job on a pool where it cannot run, in steps per second. The matching then uses that pool last."""
 
 
 @dataclass(frozen=True, slots=True, eq=False)
 class Matching:
-    """Memory: who holds a GPU by an earlier matching, and by which option."""
+    """Memory of the policy: jobs that hold a GPU from an earlier matching, and their options."""
 
     ids: Ints
     option: Ints
@@ -27,10 +27,10 @@ class Matching:
 
 @dataclass(frozen=True)
 class Allox:
-    """For jobs of one GPU; wider ones get what is left over. Whoever was matched keeps its GPU; the rest are matched anew."""
+    """For jobs of one GPU. Larger jobs get what is left over. A matched job keeps its GPU, and the others are matched again."""
 
     alpha: float = 1.0
-    """Part of the waiting jobs, oldest first, that is matched."""
+    """Fraction of the waiting jobs that is matched, oldest first."""
 
     def allocate(self, view: View) -> Shares:
         jobs, options = view.jobs, view.options
@@ -58,10 +58,12 @@ def _held(memory: Matching | None, ids: Ints) -> Ints:
 
 
 def _match(view: View, waiting: Ints, free: Ints) -> Ints:
-    """The option of each waiting job that is first in the queue it was matched to, -1: it comes later.
+    """Return the option of each waiting job that is first in its queue; -1 for the others.
 
-    A place is (GPU, k-th from the end of its queue): the job there delays k jobs, itself included. Queues of equal GPUs are
-    equally long in some best matching, so a pool needs no more than its part of the jobs in places."""
+    A position is a GPU and a place k, counted from the end of its queue. The job there delays k jobs, itself included. In some
+    best matching the queues of equal GPUs are equally long, so that a pool needs only as many positions per GPU as it takes to
+    hold all jobs.
+    """
     count = len(waiting)
     pools = [pool for pool in range(len(free)) if free[pool] > 0]
     if not count or not pools:
@@ -85,11 +87,11 @@ def _match(view: View, waiting: Ints, free: Ints) -> Ints:
 
 
 def _rates(view: View, waiting: Ints) -> tuple[Floats, Ints]:
-    """Steps per second of each job on each pool, and the option that is."""
+    """Return the rate of each job on each pool, in steps per second, and the option that gives it."""
     options = view.options
     rate = np.full((len(options.by_kind), len(view.capacity)), CANNOT_RUN)
     option = np.full(rate.shape, -1)
-    alone = usual_rows(options, view.capacity)  # at the size it asked for
+    alone = usual_rows(options, view.capacity)  # at the requested size
     rate[options.kind[alone], options.pool[alone]] = options.rate[alone]
     option[options.kind[alone], options.pool[alone]] = alone
     kind = view.jobs.kind[waiting]

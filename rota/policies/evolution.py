@@ -1,8 +1,8 @@
-"""The evolutionary search of ONES (Bian et al., SC'21): schedules that are refreshed, crossed, mutated, padded and selected.
-Used by `ones` alone.
+"""The evolutionary search of ONES (Bian et al., SC'21): refresh, cross over, mutate, pad and select schedules. Only `ones` uses
+it.
 
-A schedule says how many GPUs of one pool each job has. As genes it is a row with a job for each GPU, jobs in contiguous blocks.
-All candidates of a generation are worked on at once, as arrays of shape (candidates, jobs).
+A schedule gives each job a number of GPUs of one pool. Its genes are a row with a job for each GPU, in contiguous blocks. All
+candidates of a generation are computed at once, as arrays of shape (candidates, jobs).
 """
 
 from dataclasses import dataclass
@@ -13,21 +13,21 @@ import numpy as np
 from rota.model.units import Bools, Floats, Ints
 
 IDLE = -1
-"""In place of a job: the GPU has none."""
+"""Marks a GPU without a job."""
 
 Score = Literal["speed-ups", "gpu-seconds"]
-"""What makes a schedule the better one: the sum of the speed-ups of its jobs, those with least left counting most; or, as in the
-paper, the GPU-seconds that its jobs have left."""
+"""What makes one schedule better than another: the sum of its jobs' speed-ups, where jobs with little left count most, or the
+GPU-seconds that its jobs have left, as in the paper."""
 
 DISORDER = 6.0
-"""How much the order in which children and mutants are filled differs from that of what jobs have left."""
+"""Randomness of the order in which children and mutants are filled. Without it, jobs with little left come first."""
 CHANGED_SECONDS = 60.0
-"""A change has to pay for itself in so long."""
+"""Time in which a change must pay for itself, in seconds."""
 
 
 @dataclass(frozen=True, slots=True, eq=False)
 class Genes:
-    """Candidates: how many GPUs each job has, and of which pool. Shape (candidates, jobs)."""
+    """Candidates: the number of GPUs of each job, and their pool. Shape (candidates, jobs)."""
 
     gpus: Ints
     pool: Ints
@@ -47,38 +47,38 @@ class Genes:
 
 @dataclass(frozen=True, slots=True, eq=False)
 class Problem:
-    """What a search knows at one moment. Arrays over jobs, in the order in which they came."""
+    """Inputs of one search. Arrays are over jobs, in order of submission."""
 
     capacity: Ints
     """GPUs of each pool."""
     gpu_pool: Ints
-    """The pool of each GPU that can be had."""
+    """Pool of each available GPU."""
     floor: Ints
-    """The largest size that a job accepts with so many GPUs, 0: none: shape (jobs, pools, most GPUs + 1)."""
+    """Largest size that a job accepts within this many GPUs; 0 if none: shape (jobs, pools, max GPUs + 1)."""
     rate: Floats
-    """Steps per second by size, in the same shape."""
+    """Steps per second by size: shape (jobs, pools, max GPUs + 1)."""
     limit: Ints
-    """GPUs that a job may hold now; 0: it is new, and gets its smallest size."""
+    """GPUs that a job may hold now; 0 if the job is new and gets its smallest size."""
     most: Ints
-    """GPUs that it may hold where some are left over."""
+    """GPUs that a job may hold if some are left over."""
     executed: Bools
-    """It has trained long enough to be predicted, and to be stopped."""
+    """Whether a job has trained long enough to be predicted and stopped."""
     pinned: Bools
-    """It was started or resized a moment ago, and stays as it is."""
+    """Whether a job was just started or resized, so that it stays as it is."""
     now: Genes
-    """What jobs have now: one candidate."""
+    """Present size of each job, as one candidate."""
     order: Ints
-    """Jobs in the order in which their blocks lie."""
+    """Jobs in the order of their blocks."""
     move_seconds: Floats
-    """What another size costs it."""
+    """Cost of another size for each job, in seconds."""
     speed: Floats
-    """Steps per second of its smallest size, for each GPU: shape (jobs, pools)."""
+    """Steps per second per GPU at a job's smallest size: shape (jobs, pools)."""
     smallest: Ints
-    """Its smallest size, in the same shape; 0: it does not run there."""
+    """Smallest size of a job: shape (jobs, pools); 0 if the job cannot run in the pool."""
     next: Ints
-    """The size after each, the same where there is none: shape (jobs, pools, most GPUs + 1)."""
+    """Next size after each, or the same size if there is none: shape (jobs, pools, max GPUs + 1)."""
     favour: float
-    """How much jobs with little left are favoured; 0: not at all."""
+    """How strongly jobs with little left are favoured; 0 for not at all."""
 
     @classmethod
     def of(
@@ -96,7 +96,7 @@ class Problem:
         move_seconds: Floats,
         favour: float,
     ) -> "Problem":
-        """With what follows from the sizes that jobs accept. Those that are pinned may hold what they have, and no more."""
+        """Build a problem, and derive the columns that follow from the accepted sizes. Pinned jobs may hold what they have."""
         limit, most = (np.where(pinned, now.gpus[0], each) for each in (limit, most))
         width = floor.shape[2]
         accepted = floor == np.arange(width)
@@ -113,7 +113,7 @@ class Problem:
 
     @property
     def alone(self) -> Floats:
-        """Steps per second with one GPU, or for each of as few as it accepts, where it is fastest."""
+        """Steps per second of each job on one GPU, or per GPU at its smallest size, in its fastest pool."""
         fastest: Floats = self.speed.max(axis=1)
         return fastest
 
@@ -121,7 +121,7 @@ class Problem:
         return self.smallest[np.arange(self.jobs), pool]
 
     def at_least(self, limit: Ints, pool: Ints) -> Ints:
-        """A limit that is not below the smallest size of a job in its pool; 0 stays 0."""
+        """Raise limits to the smallest size of the job in its pool. A limit of 0 stays 0."""
         return np.where(limit > 0, np.maximum(limit, self.smallest_of(pool)), 0)
 
     @property
@@ -129,23 +129,24 @@ class Problem:
         return len(self.limit)
 
     def floored(self, genes: Genes) -> Genes:
-        """Sizes that jobs accept."""
+        """Reduce sizes to those that the jobs accept."""
         jobs = np.arange(self.jobs)
         return Genes(self.floor[jobs, genes.pool, np.minimum(genes.gpus, self.floor.shape[2] - 1)], genes.pool)
 
     def laid_out(self, genes: Genes) -> Ints:
-        """As rows of jobs for each GPU: a block for each job, within its pool."""
+        """Return rows with a job for each GPU: a block for each job, within its pool."""
         found = np.full((len(genes), len(self.gpu_pool)), IDLE, dtype=np.int64)
         for pool in range(len(self.capacity)):
             mine = (self.gpu_pool == pool).nonzero()[0]
             gpus = np.where(genes.pool == pool, genes.gpus, 0)[:, self.order]
             for row, counts in enumerate(gpus):
-                blocks = np.repeat(self.order, counts)[: len(mine)]  # two that share GPUs have each of them once
+                blocks = np.repeat(self.order, counts)[: len(mine)]  # two jobs that share GPUs count them twice
                 found[row, mine[: len(blocks)]] = blocks
         return found
 
     def counted(self, rows: Ints) -> Genes:
-        """The other way round. A job with GPUs of several pools keeps those of the one with most."""
+        """Return candidates from rows with a job for each GPU. A job with GPUs of several pools keeps those of the largest
+        group."""
         jobs, pools = self.jobs, len(self.capacity)
         candidate, gpu = (rows != IDLE).nonzero()
         key = (candidate * pools + self.gpu_pool[gpu]) * jobs + rows[candidate, gpu]
@@ -153,11 +154,11 @@ class Problem:
         return Genes(counts.max(axis=1), counts.argmax(axis=1))
 
     def score(self, genes: Genes, left: Floats, which: Score) -> Floats:
-        """What a schedule is worth: the smaller the better."""
+        """Return the score of each schedule. Lower is better."""
         return -self.speed_ups(genes, left) if which == "speed-ups" else self.gpu_seconds(genes, left)
 
     def worth(self, left: Floats) -> Floats:
-        """What a job's speed-up counts: the more, the more jobs have longer left than it (heSRPT, Berg et al. 2020)."""
+        """Weight of each job's speed-up. It grows with the number of jobs that have longer left (heSRPT, Berg et al. 2020)."""
         seconds = self.seconds(left)
         longer = np.empty(self.jobs)
         longer[np.argsort(-seconds, kind="stable")] = np.arange(1, self.jobs + 1)
@@ -165,12 +166,12 @@ class Problem:
         return counts
 
     def seconds(self, left: Floats) -> Floats:
-        """How long each job would train still with one GPU."""
+        """Time that each job would still train on one GPU, in seconds."""
         return left / np.where(self.alone > 0, self.alone, 1.0)
 
     def speed_ups(self, genes: Genes, left: Floats) -> Floats:
-        """The sum over jobs of how many times faster each is than with one GPU, times what that counts. A job that is changed
-        loses what that costs of the time until it may be changed again."""
+        """Sum the weighted speed-ups of the jobs of each schedule, over one GPU. A changed job loses the fraction of time that
+        its change takes."""
         rate = self.rate[np.arange(self.jobs), genes.pool, genes.gpus]
         same = (genes.gpus == self.now.gpus) & (genes.pool == self.now.pool)
         kept = np.where(same, 1.0, CHANGED_SECONDS / (CHANGED_SECONDS + self.move_seconds))
@@ -178,8 +179,8 @@ class Problem:
         return found
 
     def gpu_seconds(self, genes: Genes, left: Floats) -> Floats:
-        """GPU-seconds that the jobs of a schedule are believed to need still: the smaller the better. Jobs that cannot be
-        predicted yet count for nothing, so that they are never left out (SRUF)."""
+        """Estimate the GPU-seconds that the jobs of each schedule still need. Jobs that cannot be predicted yet count as 0, so
+        that they are never left out (SRUF)."""
         jobs = np.arange(self.jobs)
         rate = self.rate[jobs, genes.pool, genes.gpus]
         counts = self.executed & (genes.gpus > 0)
@@ -197,17 +198,17 @@ def generation(
     evict: float,
     score: Score = "speed-ups",
 ) -> tuple[Ints, Genes, Floats]:
-    """One generation from `parents` (rows of jobs for each GPU): as many rows as before, what they say, and their scores; the
+    """Make one generation from `parents` (rows of jobs for each GPU). Return as many rows, their candidates and their scores,
     best first."""
     count = len(parents)
     refreshed = limited(problem, problem.counted(parents))
     children = limited(problem, problem.counted(_crossed(parents, rng, exchange)))
     goes = problem.executed & ~problem.pinned & (rng.random((count, problem.jobs)) < evict)
     mutants = Genes(np.where(goes, 0, refreshed.gpus), refreshed.pool)
-    anew = limited(problem, Genes(np.zeros_like(problem.now.gpus), problem.now.pool))  # none but those that are pinned
-    whole = refreshed.joined(children, mutants, anew)
+    empty = limited(problem, Genes(np.zeros_like(problem.now.gpus), problem.now.pool))  # without any but the pinned jobs
+    whole = refreshed.joined(children, mutants, empty)
     disorder = DISORDER * rng.random((len(whole), 1)) * rng.standard_normal((len(whole), problem.jobs))
-    disorder[[*range(count), -1]] = 0.0  # parents, and what begins anew
+    disorder[[*range(count), -1]] = 0.0  # parents, and the empty candidate
     order = problem.seconds(left) * np.exp(disorder)
     candidates = padded(problem, whole, left, rng, score, order)
     scores = problem.score(candidates, left, score)
@@ -217,7 +218,7 @@ def generation(
 
 
 def limited(problem: Problem, genes: Genes) -> Genes:
-    """No job above its limit, each at a size that it accepts, and those that are pinned as they are."""
+    """Reduce each job to its limit and to a size that it accepts. Pinned jobs stay as they are."""
     found = problem.floored(Genes(np.minimum(genes.gpus, problem.at_least(problem.limit, genes.pool)), genes.pool))
     gpus = np.where(problem.pinned, problem.now.gpus, found.gpus)
     pool = np.where(problem.pinned, problem.now.pool, found.pool)
@@ -225,12 +226,12 @@ def limited(problem: Problem, genes: Genes) -> Genes:
         here = (pool == number) & ~problem.pinned
         free = capacity - np.where((pool == number) & problem.pinned, gpus, 0).sum(axis=1)
         over = np.cumsum(np.where(here, gpus, 0), axis=1) > free[:, None]
-        gpus[here & over] = 0  # those who are pinned come first
+        gpus[here & over] = 0  # pinned jobs come first
     return Genes(gpus, pool)
 
 
 def _crossed(parents: Ints, rng: np.random.Generator, exchange: float) -> Ints:
-    """Two children of each of so many random pairs: each GPU goes as in one parent or as in the other."""
+    """Cross random pairs of parents, with two children each. Each GPU of a child is as in one of its two parents."""
     count = len(parents)
     if count < 2:
         return parents.copy()
@@ -246,13 +247,13 @@ def _crossed(parents: Ints, rng: np.random.Generator, exchange: float) -> Ints:
 def padded(
     problem: Problem, genes: Genes, left: Floats, rng: np.random.Generator, score: Score, order: Floats | None = None
 ) -> Genes:
-    """As full as can be. New jobs get their smallest size, in the order in which they came. Jobs that have none get a random one
-    up to their limits, those with least left first. Then jobs grow size by size, who gains most first, up to their limits and
-    at last to the most that they may hold."""
+    """Fill candidates with as many jobs as possible. New jobs get their smallest size, in order of submission. Jobs without GPUs
+    get a random size up to their limits, those with least left first. Then jobs grow size by size, the largest gain first, up to
+    their limits and finally to the most that they may hold."""
     filling = _Filling(problem, genes, left, rng)
     new, order = problem.limit == 0, filling.seconds if order is None else order
     came = np.arange(problem.jobs, dtype=np.float64)
-    for _ in problem.capacity:  # a job for which its pool has no room may go to another
+    for _ in problem.capacity:  # a job whose pool is full may go to another
         filling.choose_pools()
         filling.give(problem.smallest_of(filling.pool), new, came)
         if score == "gpu-seconds":  # as in the paper
@@ -268,7 +269,7 @@ def padded(
 
 
 class _Filling:
-    """Candidates while they are filled."""
+    """Candidates that are being filled."""
 
     def __init__(self, problem: Problem, genes: Genes, left: Floats, rng: np.random.Generator) -> None:
         self.problem, self.rng, self.worth, self.seconds = problem, rng, problem.worth(left), problem.seconds(left)
@@ -277,7 +278,7 @@ class _Filling:
         self.free = np.stack([problem.capacity[n] - np.where(self.pool == n, self.gpus, 0).sum(axis=1) for n in range(pools)], 1)
 
     def choose_pools(self) -> None:
-        """A job that has no GPUs goes to one of the pools with room for it, mostly to those where it is fast."""
+        """Choose a pool with room for each job without GPUs, at random and mostly one where the job is fast."""
         problem, pools = self.problem, len(self.problem.capacity)
         if pools == 1:
             return
@@ -291,14 +292,14 @@ class _Filling:
         return Genes(self.gpus, self.pool)
 
     def give(self, target: Ints, who: Bools, key: Floats) -> None:
-        """As many GPUs as `target` to each of these jobs, the smallest key first, while there are enough."""
+        """Give each of these jobs `target` GPUs while enough are free, smallest key first."""
         problem, jobs = self.problem, np.arange(self.problem.jobs)
         size = problem.floor[jobs, self.pool, np.minimum(target, problem.floor.shape[2] - 1)]
         size = np.maximum(size, np.where(target > 0, problem.smallest_of(self.pool), 0))
         self._take(np.where(who & (size > self.gpus), size, self.gpus), np.broadcast_to(key, self.gpus.shape))
 
     def fill(self, most: Ints, key: Floats | None = None) -> None:
-        """Jobs go up size by size while they can, the smallest key first; without keys those that gain most for each GPU."""
+        """Increase jobs size by size while possible, smallest key first. Without keys, the largest gain per GPU goes first."""
         while self._step(most, key):
             pass
 
@@ -315,16 +316,16 @@ class _Filling:
         return self._take(np.where(fits, size, self.gpus), -gain / np.maximum(size - self.gpus, 1))
 
     def _take(self, size: Ints, key: Floats) -> bool:
-        """Change to these sizes, the smallest key first, as long as GPUs are free."""
+        """Change to these sizes while GPUs are free, smallest key first."""
         more = size - self.gpus
         changed = False
         order = np.argsort(np.where(more > 0, key, np.inf), axis=1, kind="stable")
         rows = np.arange(len(size))[:, None]
         for pool in range(self.free.shape[1]):
-            asked = np.where(self.pool == pool, more, 0)
-            fits = np.empty_like(asked, dtype=bool)
-            fits[rows, order] = np.cumsum(asked[rows, order], axis=1) <= self.free[:, pool, None]
-            got = np.where(fits, asked, 0)
+            wanted = np.where(self.pool == pool, more, 0)
+            fits = np.empty_like(wanted, dtype=bool)
+            fits[rows, order] = np.cumsum(wanted[rows, order], axis=1) <= self.free[:, pool, None]
+            got = np.where(fits, wanted, 0)
             self.gpus += got
             self.free[:, pool] -= got.sum(axis=1)
             changed |= bool(got.any())

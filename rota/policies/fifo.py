@@ -1,4 +1,4 @@
-"""First in, first out. Strict by default: nobody overtakes the head of the queue."""
+"""First in, first out. By default no job passes the head of the queue."""
 
 from dataclasses import dataclass
 
@@ -12,23 +12,23 @@ from rota.model.units import MILLI, Ints
 from rota.model.view import View
 
 WORTH_SHARING = 1.5
-"""Two jobs share GPUs if together they do this much of what each would do alone."""
+"""Two jobs share GPUs if together they make more than this many times the progress of one exclusive job."""
 
 
 @dataclass(frozen=True)
 class Fifo:
-    """Earliest submission first; a running job is never suspended for another."""
+    """Earliest submission first. A running job is never suspended for another."""
 
     backfill: bool = False
-    """Let others overtake the head while it waits, if they do not delay it. Needs run times to be known."""
+    """Let other jobs pass the head of the queue if they do not delay it. Needs known run times."""
     aware: bool = True
-    """Take the fastest type that is free; if not, any."""
+    """Take the fastest type that is free. If false, take any type."""
     packing: bool = False
-    """Let those who wait share GPUs with a running job where that pays, in order of submission."""
+    """Let waiting jobs share GPUs with a running job if that pays, in order of submission."""
 
     def __post_init__(self) -> None:
         if self.packing and self.backfill:
-            raise OptionError("does not go with packing.", field="backfill", value=True, hint="fifo:packing=true")
+            raise OptionError("cannot be combined with packing.", field="backfill", value=True, hint="fifo:packing=true")
 
     @property
     def needs(self) -> Needs:
@@ -39,7 +39,7 @@ class Fifo:
             position, option = _packed(view)
             return Shares(position=position, option=option, share=np.ones(len(option)), strict=True, key="submission")
         return Ranking.permutation(
-            np.arange(len(view.jobs)),  # a view is in order of submission
+            np.arange(len(view.jobs)),  # jobs of a view are in order of submission
             blocking=not self.backfill,
             reserve=self.backfill,
             preempt=False,
@@ -49,8 +49,8 @@ class Fifo:
 
 
 def _packed(view: View) -> tuple[Ints, Ints]:
-    """Each job by its fastest option with room, or where it is if moving costs anything; from the first without room on, beside
-    the best partner of those before it."""
+    """Return positions and options. Each job gets its fastest option with room, or its present one if moving it costs time. From
+    the first job without room on, jobs get the best partner among the jobs before them."""
     options, kind = view.options, view.jobs.kind.tolist()
     left = (view.capacity * MILLI).tolist()
     alone: dict[int, int] = {}
@@ -76,7 +76,8 @@ def _packed(view: View) -> tuple[Ints, Ints]:
 
 
 def _gain(options: Options, row: int, beside: int) -> tuple[float, int]:
-    """What a job that runs by `row` and one of kind `beside` do together, each against itself alone; and the first one's side."""
+    """Return the progress of a job in exclusive option `row` and a partner of this kind, as a sum of fractions of their exclusive
+    rates, and the shared option of the first job."""
     for side in options.of_kind[options.kind[row]].tolist():
         if side >= 0 and options.partner_kind[side] == beside and options.alone[side] == row:
             twin = int(options.partner_row[side])

@@ -17,7 +17,7 @@ YEAR_SECONDS = 365 * 86400.0
 
 @dataclass(frozen=True, slots=True, eq=False)
 class PrivateWork:
-    """Memory: what each job's private part of the cluster would have done so far."""
+    """Memory of the policy: what each job's private part of the cluster would have done so far."""
 
     ids: Ints
     private_seconds: Floats
@@ -27,8 +27,8 @@ class PrivateWork:
 
 @dataclass(frozen=True)
 class FinishTimeFairness:
-    """Minimise the largest rho: the time a job takes, over what it would take with 1/n of the cluster to itself. Then the next
-    largest, and so on: a hopeless job does not decide for the others."""
+    """Minimise the largest rho: the time that a job takes, divided by the time that it would take with an exclusive 1/n of the
+    cluster. Then minimise the next largest, and so on, so that a job that cannot be helped does not decide for the others."""
 
     aware: bool = True
     packing: bool = False
@@ -41,15 +41,15 @@ class FinishTimeFairness:
         program = Program(view, by_job=True, aware=self.aware, packing=self.packing)
         who, jobs = program.who, view.jobs
         steps = jobs.steps_left[who.first]
-        # Nobody knows when an endless job ends: it counts as one with a year to go.
+        # A job without a known end is assumed to have a year left.
         steps = np.where(np.isfinite(steps), steps, YEAR_SECONDS * program.best_rate)
-        steps = np.maximum(steps, program.best_rate)  # one believed to be done may still run: it has a second to go
+        steps = np.maximum(steps, program.best_rate)  # a job that is estimated to be done may still run: it gets one second
         private = program.equal_rate
         before = _private_seconds(view.memory, jobs.ids[who.first], steps, jobs.steps_done[who.first] / private)
         age = view.now_s - jobs.submitted_s[who.first]
         fair = np.maximum(before + steps / private, 1e-9)
 
-        soonest = steps / (10 * program.best_rate)  # what would need more than anybody can have need not be told apart
+        soonest = steps / (10 * program.best_rate)  # a need that no allocation can meet is capped
 
         def need(t: float) -> Floats:
             rate: Floats = steps / np.maximum(t * fair - age, np.maximum(soonest, 1e-9))
@@ -61,7 +61,7 @@ class FinishTimeFairness:
         return found.shares(memory=memory, key="finish-time fairness")
 
     def objective(self, effect: Effect) -> float:
-        """The largest rho."""
+        """Largest rho."""
         jobs = effect.view.jobs
         before = _private_seconds(effect.view.memory, jobs.ids, jobs.steps_left, jobs.steps_done / effect.private_rate)
         age = effect.view.now_s - jobs.submitted_s
@@ -70,7 +70,8 @@ class FinishTimeFairness:
 
 
 def _private_seconds(memory: PrivateWork | None, ids: Ints, steps: Floats, otherwise: Floats) -> Floats:
-    """Time the private part would have needed for the work done so far; for jobs not remembered, at the rate it has now."""
+    """Return the time that the private part would have needed for the work done so far. Jobs without memory use the present
+    rate."""
     if memory is None or not len(memory.ids):
         return otherwise
     found = np.minimum(memory.ids.searchsorted(ids), len(memory.ids) - 1)

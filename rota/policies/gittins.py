@@ -1,4 +1,4 @@
-"""2D-Gittins (Tiresias, NSDI'19, section 3.3): the queues of Tiresias, each ranked by the Gittins index of past service."""
+"""2D-Gittins (Tiresias, NSDI'19, section 3.3): the queues of Tiresias, each ranked by the Gittins index of attained service."""
 
 from dataclasses import dataclass
 
@@ -12,16 +12,16 @@ from rota.policies.queues import SLACK_DIGITS, QueueMemory, check_thresholds, qu
 
 @dataclass(frozen=True)
 class Gittins:
-    """Favours jobs likely to end soon, going by how much service finished jobs took. Knows nothing of the job itself."""
+    """Favours jobs that are likely to end soon, judged by the service of finished jobs. Needs to know nothing about a job."""
 
     thresholds: tuple[float, ...] = (3250.0, 7200.0)
-    """Service, in GPU-seconds, at which a job sinks to the next queue."""
+    """Service at which a job moves to the next queue, in GPU-seconds."""
     delta: float = 0.0
-    """How far ahead the index looks, in GPU-seconds; 0: to the upper limit of the job's queue."""
+    """How far ahead the index looks, in GPU-seconds; 0 for the upper limit of the job's queue."""
     promote: float = 0.0
-    """A job that has waited this many times as long as it ran goes back to the first queue; 0: never."""
+    """Waiting time after which a job returns to the first queue, as a multiple of its run time; 0 for never."""
     history: tuple[float, ...] = ()
-    """Service of past jobs, from a file with one column `duration`; empty: learned from the jobs that finish."""
+    """Service of past jobs, from a file with one column `duration`; empty to learn from the jobs that finish."""
 
     def __post_init__(self) -> None:
         check_thresholds(self.thresholds, "gittins")
@@ -42,7 +42,8 @@ class Gittins:
 
 
 def gittins_index(past: Floats, age: Floats, delta: Floats) -> Floats:
-    """P(S - a <= D | S > a) / E[min(S - a, D) | S > a] over the sorted sample `past`; 0 where nothing outlived `age`."""
+    """Return P(S - a <= D | S > a) / E[min(S - a, D) | S > a] over the sorted sample `past`; 0 if no job of the sample outlived
+    `age`."""
     total = np.concatenate(([0.0], np.cumsum(past)))
     low = np.searchsorted(past, age, side="right")
     high = np.searchsorted(past, age + delta, side="right")

@@ -1,4 +1,5 @@
-"""Hierarchical fairness: tenants share the cluster by weight, to any depth, and each shares its part its own way (Gavel 4.3)."""
+"""Hierarchical fairness: tenants share the cluster by weight, to any depth, and divide their part by their own policy (Gavel
+4.3)."""
 
 from dataclasses import dataclass, field
 
@@ -19,11 +20,11 @@ class Hierarchical:
     """Water-filling over a tree. What a tenant cannot use goes to its siblings first."""
 
     tenants: Tenants = field(default_factory=Tenants)
-    """Weights and inner policies: a YAML file of the operator's."""
+    """Weights and inner policies of tenants: a YAML file that the operator writes."""
     aware: bool = True
-    """Look at how fast each job is on each type; if not, all types count the same."""
+    """Use how fast each job is on each type. If false, all types count the same."""
     packing: bool = False
-    """Let two jobs share GPUs where that gives more."""
+    """Let two jobs share GPUs if together they do more."""
 
     @property
     def needs(self) -> Needs:
@@ -31,7 +32,7 @@ class Hierarchical:
 
     def allocate(self, view: View) -> Shares:
         queues = np.array([self.tenants.policy(path) == FIFO for path in view.tenants] or [False])
-        # Jobs of one tenant are alike unless it serves them in order of submission.
+        # Jobs of one tenant are alike, unless the tenant runs them in order of submission.
         in_order = queues[view.jobs.tenant] if len(view.jobs) else np.empty(0, dtype=bool)
         apart = np.where(in_order, len(view.tenants) + np.arange(len(view.jobs)), view.jobs.tenant)
         program = Program(view, aware=self.aware, packing=self.packing, apart=apart)
@@ -40,12 +41,12 @@ class Hierarchical:
         return water_fill(program, level, tree.weigh).shares(key="tenant's share")
 
     def objective(self, effect: Effect) -> float:
-        """The smallest normalised throughput."""
+        """Smallest normalised throughput."""
         return float((effect.rate * effect.view.jobs.gpus / effect.average_type_rate).min(initial=np.inf))
 
 
 class _Tree:
-    """Splits 1 among the claimants that may still rise, along their paths."""
+    """Divides 1 among the claimants that may still rise, along their paths."""
 
     def __init__(self, tenants: Tenants, paths: tuple[str, ...], program: Program, tenant_of_job: Ints) -> None:
         self._tenant = tenant_of_job[program.who.first]
@@ -68,8 +69,8 @@ class _Tree:
         return weight
 
     def _part(self, path: str, here: list[str]) -> float:
-        """Product, down the path, of each tenant's weight over that of its siblings with somebody to serve. A tenant's own jobs
-        are one more child of it, of weight 1."""
+        """Return the product, down the path, of each tenant's weight as a fraction of its active siblings' weights. A tenant's
+        own jobs count as one more child, of weight 1."""
         part, above = 1.0, ""
         for step in lineage(path):
             part *= self._tenants.weight(step) / self._rivals(above, here)
@@ -78,7 +79,7 @@ class _Tree:
         return part / self._rivals(path, here) if own else part
 
     def _rivals(self, above: str, here: list[str]) -> float:
-        """Weights of all that share what a tenant gets."""
+        """Return the sum of the weights of all that share what a tenant gets."""
         children = {_child(above, other) for other in here if _inside(above, other)}
         return sum(self._tenants.weight(name) if name != above else 1.0 for name in children)
 
@@ -88,6 +89,6 @@ def _inside(above: str, path: str) -> bool:
 
 
 def _child(above: str, path: str) -> str:
-    """The child of `above` on the way to `path`; `above` itself for its own jobs."""
+    """Return the child of `above` on the way to `path`, or `above` itself for its own jobs."""
     depth, steps = len(lineage(above)), lineage(path)
     return steps[depth] if depth < len(steps) else above

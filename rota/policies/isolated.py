@@ -1,4 +1,4 @@
-"""Each job has its own 1/n of every pool, whatever it does with it: what sharing must beat."""
+"""Each job has an exclusive 1/n of every pool. This is the baseline that sharing must beat."""
 
 from dataclasses import dataclass
 
@@ -12,7 +12,7 @@ from rota.solver.sizes import usual_rows
 
 @dataclass(frozen=True)
 class Isolated:
-    """A private part of the cluster for each job, which runs at the size it asked for; blind to types."""
+    """An exclusive part of the cluster for each job, at its requested size. Ignores accelerator types."""
 
     def allocate(self, view: View) -> Shares:
         options, jobs = view.options, max(len(view.jobs), 1)

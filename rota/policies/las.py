@@ -1,4 +1,4 @@
-"""Least attained service first. Knows nothing about a job but what it has received."""
+"""Least attained service first. Needs to know nothing about a job."""
 
 from dataclasses import dataclass
 from typing import Literal
@@ -16,7 +16,7 @@ class Las:
     service: Literal["gpu-seconds", "seconds"] = "gpu-seconds"
     """What counts as service: GPUs times run time, or run time alone."""
     quantum_seconds: float = 360.0
-    """How long an order may stand while anybody waits."""
+    """Longest time that an order holds while jobs wait, in seconds."""
 
     def __post_init__(self) -> None:
         if not self.quantum_seconds >= 1:

@@ -12,12 +12,12 @@ from rota.solver.linear import least
 from rota.solver.program import Program
 
 NEARLY_DONE = 1e-4
-"""Jobs with less than this part of the longest one's time to go are counted as if they had it."""
+"""Minimum time left of a job, as a fraction of the longest one's."""
 
 
 @dataclass(frozen=True)
 class Makespan:
-    """The job that would end last ends as early as possible; what room that leaves goes to those who end soonest."""
+    """Minimises the time at which the last job ends. GPUs that this leaves go to the jobs that end soonest."""
 
     aware: bool = True
     packing: bool = False
@@ -31,7 +31,7 @@ class Makespan:
         left = program.of(view.jobs.steps_left)
         known = np.isfinite(left)
         seconds = np.where(known, left / program.best_rate, 0.0)
-        # One that is almost done cannot be the last: counted as a little longer, it keeps the numbers apart by no more than that.
+        # A job that is almost done cannot be the last. Counting it as a little longer keeps the numbers in a safe range.
         seconds = np.maximum(seconds, max(NEARLY_DONE * float(seconds.max(initial=0.0)), 1.0))
         typical = float(np.median(seconds[known])) if known.any() else 1.0
         speed = program.rate * np.where(known, typical / np.maximum(seconds * program.best_rate, 1e-300), 0.0)

@@ -16,16 +16,16 @@ from rota.solver.program import Program
 
 @dataclass(frozen=True)
 class MaxMinFairness:
-    """The job that is worst off, against a GPU of average type and over its weight, gets as much as possible."""
+    """The job that is worst off gets as much as possible, measured against a GPU of average type and divided by its weight."""
 
     aware: bool = True
-    """Look at how fast each job is on each type; if not, all types count the same."""
+    """Use how fast each job is on each type. If false, all types count the same."""
     packing: bool = False
-    """Let two jobs share GPUs where that gives more."""
+    """Let two jobs share GPUs if together they do more."""
     water_filling: bool = False
-    """When the worst off cannot be helped further, go on with the others (lexicographic)."""
+    """When the worst-off job cannot be helped further, continue with the others (lexicographic)."""
     face: Literal["centre", "vertex"] = "centre"
-    """Which of the best answers: the middle of them, or a corner that uses few ways to run."""
+    """Which of the best answers to use: the centre of them, or a vertex that uses few options."""
 
     @property
     def needs(self) -> Needs:
@@ -42,6 +42,6 @@ class MaxMinFairness:
         return solution.shares(key="share")
 
     def objective(self, effect: Effect) -> float:
-        """The smallest normalised throughput over weight."""
+        """Smallest normalised throughput over weight."""
         jobs = effect.view.jobs
         return float((effect.rate * jobs.gpus / effect.average_type_rate / jobs.weight).min(initial=np.inf))

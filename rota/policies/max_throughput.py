@@ -1,4 +1,4 @@
-"""The most steps per second over all jobs."""
+"""The most steps per second, summed over all jobs."""
 
 from dataclasses import dataclass
 from typing import Literal
@@ -12,7 +12,7 @@ from rota.solver.program import Program
 
 @dataclass(frozen=True)
 class MaxThroughput:
-    """Maximise the sum of effective throughputs. Jobs with small steps win: it is about steps, not about fairness."""
+    """Maximise the sum of effective throughputs. Jobs with small steps win, since fairness does not count."""
 
     aware: bool = True
     packing: bool = False

@@ -1,4 +1,4 @@
-"""The most steps per dollar, with deadlines if asked for (Gavel, section 4.2)."""
+"""The most steps per dollar, optionally with deadlines (Gavel, section 4.2)."""
 
 from dataclasses import dataclass
 
@@ -12,7 +12,7 @@ from rota.solver.effect import Effect
 from rota.solver.program import Program
 
 SHORT = 1e-6
-"""A deadline missed by less than this part of the rate it needs is met."""
+"""Largest shortfall of a rate at which its deadline still counts as met, as a fraction."""
 
 
 @dataclass(frozen=True)
@@ -20,9 +20,10 @@ class MinCost:
     """Maximise throughput over price. Prices are the cluster's, or list prices by type."""
 
     slo: bool = False
-    """Jobs with a deadline get at least the rate it needs; one that cannot be met is dropped, alone, and its owner told."""
+    """Give jobs with a deadline at least the rate that they need. A deadline that cannot be met is dropped, with a note to the
+    owner."""
     idle: bool = False
-    """Let GPUs idle rather than run a job where it is dear: cheaper and slower. Otherwise idle GPUs take whoever is there."""
+    """Let GPUs idle instead of running a job where it is expensive: cheaper and slower. If false, idle GPUs run any job."""
     aware: bool = True
     packing: bool = False
 
@@ -47,13 +48,13 @@ class MinCost:
         return program.solve().shares(key="steps per dollar", notes=notes, strict=self.idle)
 
     def objective(self, effect: Effect) -> float:
-        """Steps per second over dollars per hour, of all jobs."""
+        """Steps per second over dollars per hour, summed over all jobs."""
         return float(effect.rate_per_dollar.sum())
 
 
 def _cannot_meet(view: View, program: Program, need: Floats) -> Bools:
-    """Whose deadlines to give up so that the others can be met: those that nothing could meet; then, while not all can be met
-    together, the one that would be missed by most."""
+    """Return which deadlines to give up so that the others can be met: those that no allocation could meet and then, while not
+    all can be met together, the one that would be missed by most."""
     short = need > program.best_rate * (1 + SHORT)
     while True:
         needed = ((need > 0) & ~short).nonzero()[0]
@@ -61,7 +62,7 @@ def _cannot_meet(view: View, program: Program, need: Floats) -> Bools:
             return short
         trial = Program(view, by_job=True, by_weight=False, aware=program.aware, packing=program.packs)
         part = trial.rate[needed] / need[needed]
-        trial.subject_to(part <= 1.0)  # more than needed makes up for nobody
+        trial.subject_to(part <= 1.0)  # more than it needs for one job does not help another
         trial.maximise(part.sum())
         met = part.at(trial.solve("vertex").x)
         if met.min() >= 1 - SHORT:

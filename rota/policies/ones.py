@@ -17,55 +17,55 @@ from rota.solver.size_table import BatchRule, SizeTable
 
 @dataclass(frozen=True, slots=True, eq=False)
 class OnesMemory:
-    """Memory: the population, and what is known of each job."""
+    """Memory of the policy: the population, and facts about each job."""
 
     rows: Ints
-    """The population: for each schedule a job for each GPU of the cluster; -1: none."""
+    """Population: for each schedule, the job on each GPU of the cluster; -1 if none."""
     ids: Ints
-    """Jobs, in order; the other columns go with them."""
+    """Jobs, sorted. The columns below follow their order."""
     most: Ints
-    """GPUs that it may hold: it doubles each time a job has them."""
+    """GPUs that a job may hold. The number doubles each time that the job has them all."""
     resume: Ints
-    """GPUs that it may hold when it is resumed: they halve each time it is left out."""
+    """GPUs that a job may hold when it resumes. The number halves each time that the job is left out."""
     since_epoch: Floats
-    """Epochs that it had done when it was last started or resized."""
+    """Epochs that a job had done when it was last started or resized."""
 
 
 @dataclass(frozen=True)
 class Ones:
-    """The schedule under which jobs are fastest all together, those with least left counting most. A job begins with few GPUs,
-    and may hold twice as many each time it has them. A running job is changed once an epoch at most."""
+    """Chooses the schedule with the largest sum of speed-ups, where jobs with little left count most. A job begins with few GPUs,
+    and may hold twice as many each time that it has them all. A running job is changed at most once per epoch."""
 
     population: int = 16
-    """Schedules that are kept from one generation to the next."""
+    """Number of schedules that are kept from one generation to the next."""
     generations: int = 8
-    """At each decision..."""
+    """Number of generations per decision."""
     interval_seconds: float = 30.0
-    """...of which there is one at least so often."""
+    """Longest time between two decisions, in seconds."""
     exchange: float = 0.5
-    """How often a gene of two parents is exchanged."""
+    """Probability that a gene of two parents is exchanged."""
     evict: float = 0.3
-    """How often a mutation stops a job."""
+    """Probability that a mutation stops a job."""
     epochs_before: float = 0.0
-    """Epochs that a job trains before it may be predicted, stopped or grow."""
+    """Epochs that a job trains before it may be predicted, stopped or grown."""
     epochs_between: float = 1.0
-    """Epochs between two changes of a running job."""
+    """Minimum number of epochs between two changes of a running job."""
     first_gpus: int = 4
     """GPUs that a job may hold at first."""
     favour: float = 0.2
-    """How much jobs with little left are favoured; 0: not at all."""
+    """How strongly jobs with little left are favoured; 0 for not at all."""
     draws: bool = False
-    """Draw what jobs have left from what is believed, anew in each generation, instead of its mean."""
+    """Draw the steps left from the predicted distribution in each generation, instead of using its mean."""
     score: Score = "speed-ups"
-    """`gpu-seconds` is the paper's: the GPU time that the jobs of a schedule have left."""
+    """What to optimise: speed-ups, or gpu-seconds (the GPU time that the jobs of a schedule have left, as in the paper)."""
     batch: BatchRule = "best"
-    """Of the batch sizes that it accepts, a job gets the one it is fastest with; `largest`: its examples on each GPU stay as
-    many as it asked for (the paper's); `asked`: its batch stays as it asked for."""
+    """Batch size of each job: best (the fastest that it accepts), largest (keeps the requested examples per GPU, as in the paper)
+    or asked (stays as requested)."""
     needs: ClassVar[Needs] = Needs(predictions=True, elastic_jobs=True, tactics="defragment,migrate")
-    """The tactics stand for the paper's order of genes: they put jobs together again that have come to lie apart."""
+    """The tactics replace the paper's order of genes: they reunite jobs whose GPUs are on several nodes."""
 
     def __post_init__(self) -> None:
-        for names, least, most, told in (
+        for names, least, most, problem in (
             (("population", "generations", "first_gpus"), 1, FOREVER, "must be 1 or more."),
             (("exchange", "evict"), 0, 1, "must be from 0 to 1."),
             (("epochs_before", "epochs_between", "favour"), 0, FOREVER, "must be 0 or more."),
@@ -73,7 +73,7 @@ class Ones:
             for name in names:
                 value = getattr(self, name)
                 if not least <= value <= most or value == FOREVER:
-                    raise OptionError(told, field=f"ones {name}", value=value, hint=f"ones:{name}={least}")
+                    raise OptionError(problem, field=f"ones {name}", value=value, hint=f"ones:{name}={least}")
         check_interval("ones", self.interval_seconds)
 
     def allocate(self, view: View) -> Assignment:
@@ -102,11 +102,11 @@ class Ones:
 
 @dataclass(slots=True, eq=False)
 class _State:
-    """The jobs of a view, by position."""
+    """Jobs of a view, by position."""
 
     granted: Bools
     gpus: Ints
-    """That each has now."""
+    """GPUs that each job has now."""
     pool: Ints
     option: Ints
     epochs: Floats
@@ -148,7 +148,7 @@ class _State:
         return state
 
     def _scale_down(self, view: View, capacity: int) -> None:
-        """The largest job gives some of its GPUs back if it has half of all and has run longer than most."""
+        """Take some GPUs from the largest job, if it has half of all GPUs and has run longer than most."""
         may = self.granted & self.executed
         if not may.any():
             return
@@ -179,7 +179,7 @@ class _State:
         )
 
     def parents(self, view: View, population: int, rng: np.random.Generator) -> Ints:
-        """The population of last time without jobs that have ended, or else random orders of those that are here."""
+        """Return the last population without jobs that have ended, or random orders of the present jobs if there is none."""
         usable = _usable(view)
         memory = view.memory
         if memory is None or memory.rows.shape[1] != len(usable) or len(memory.rows) != population:
@@ -194,14 +194,14 @@ class _State:
         return np.where(ids[at] == rows, at, IDLE) if len(ids) else np.full_like(rows, IDLE)
 
     def steps_left(self, view: View, rng: np.random.Generator, draws: bool) -> Floats:
-        """Steps that each job is believed to have left."""
+        """Estimated steps that each job has left."""
         if view.predictions is not None:
             return view.predictions.drawn_left(rng) if draws else view.predictions.steps_left
         return np.where(np.isfinite(view.jobs.steps_left), view.jobs.steps_left, 1.0)
 
     def deploy(self, option: Ints, pinned: Bools) -> Ints:
-        """The option of each job, -1: none. A job that is pinned keeps its own. One that waits and is left out again may hold
-        half as many GPUs when it is resumed; one that is stopped, as many as before."""
+        """Return the option of each job; -1 if none. A pinned job keeps its own. A waiting job that is left out again may hold
+        half as many GPUs when it resumes. A stopped job may hold as many as before."""
         option = np.where(pinned, self.option, option)
         if (option != self.option).any():
             left_out = ~self.granted & (option < 0) & self.executed

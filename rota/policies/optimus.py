@@ -1,4 +1,4 @@
-"""Optimus (Peng et al., EuroSys'18): every job gets a GPU, and each further one goes where it saves a job most time."""
+"""Optimus (Peng et al., EuroSys'18): every job gets a GPU, and each further GPU goes to the job that it saves most time."""
 
 import heapq
 from dataclasses import dataclass
@@ -16,20 +16,20 @@ from rota.solver.size_table import BatchRule, SizeTable
 
 @dataclass(frozen=True, slots=True, eq=False)
 class OptimusMemory:
-    """Memory: when sizes were last chosen."""
+    """Memory of the policy: when sizes were last chosen."""
 
     chosen_s: float
 
 
 @dataclass(frozen=True)
 class Optimus:
-    """Every job gets its smallest size, and each further GPU goes where it saves most time. Sizes are kept for a while; a job
-    that comes gets the smallest that is free. What jobs have left is foreseen."""
+    """Every job gets its smallest size, and each further GPU goes where it saves most time. Between two choices sizes stay, and a
+    new job gets its smallest size if GPUs are free. Needs predictions of what jobs have left."""
 
     interval_seconds: float = 600.0
-    """Sizes are chosen anew so often."""
+    """Time between two choices of sizes, in seconds."""
     batch: BatchRule = "asked"
-    """Of the batch sizes that a job accepts on so many GPUs: best, largest or asked."""
+    """Which of the batch sizes that a job accepts to use: best, largest or asked."""
     needs: ClassVar[Needs] = Needs(predictions=True, elastic_jobs=True)
 
     def __post_init__(self) -> None:
@@ -40,23 +40,23 @@ class Optimus:
         kinds, kind = np.unique(jobs.kind, return_inverse=True)
         table = SizeTable.of(view.options, kinds, len(view.capacity), self.batch)
         memory: OptimusMemory | None = view.memory
-        anew = memory is None or view.now_s >= memory.chosen_s + self.interval_seconds
-        chosen_s = view.now_s if anew or memory is None else memory.chosen_s
+        due = memory is None or view.now_s >= memory.chosen_s + self.interval_seconds
+        chosen_s = view.now_s if due or memory is None else memory.chosen_s
         free = view.capacity.copy()
         found = np.full(len(jobs), -1, dtype=np.int64)
-        if not anew:
+        if not due:
             found[jobs.granted] = jobs.option[jobs.granted]
             taken = found[found >= 0]
             free -= np.bincount(view.options.pool[taken], view.options.gpus[taken], len(free)).astype(np.int64)
         self._smallest(view, table, kind, found, free)
-        if anew:
+        if due:
             self._grow(view, table, kind, found, free)
         runs = (found >= 0).nonzero()[0]
         memory, until_s = OptimusMemory(chosen_s), chosen_s + self.interval_seconds
         return Assignment(position=runs, option=found[runs], until_s=until_s, memory=memory, key="marginal gain")
 
     def _smallest(self, view: View, table: SizeTable, kind: Ints, found: Ints, free: Ints) -> None:
-        """The smallest size for each job without one, in the order in which they came, where it is fastest."""
+        """Give each job without GPUs its smallest size, in order of submission, in the pool where it is fastest."""
         for at in (found < 0).nonzero()[0].tolist():
             if free.max(initial=0) < 1:
                 return
@@ -69,7 +69,7 @@ class Optimus:
                 free[best] -= least[best]
 
     def _grow(self, view: View, table: SizeTable, kind: Ints, found: Ints, free: Ints) -> None:
-        """A larger size for the job that gains most by each GPU, again and again."""
+        """Repeatedly give a larger size to the job that gains most per GPU."""
         options, left = view.options, view.predictions.steps_left if view.predictions is not None else view.jobs.steps_left
         heap: list[tuple[float, int, int]] = []
 
@@ -91,4 +91,4 @@ class Optimus:
             if size - now <= free[pool]:
                 free[pool] -= size - now
                 found[at] = table.option[kind[at], pool, size]
-            offer(at)  # a larger size yet, or a smaller one if this does not fit any more
+            offer(at)  # a still larger size, or a smaller one if this no longer fits

@@ -1,4 +1,4 @@
-"""The queues of Tiresias: who sits in which, who sinks or is promoted, and when. Shared by 2D-LAS and 2D-Gittins."""
+"""The queues of Tiresias: which job is in which queue, and when it is demoted or promoted. 2D-LAS and 2D-Gittins use them."""
 
 import itertools
 from dataclasses import dataclass
@@ -12,44 +12,45 @@ from rota.model.units import FOREVER, Floats, Ints
 from rota.model.view import View
 
 SLACK = 1e-6
-"""GPU-seconds by which a timer may fall short of its threshold through rounding."""
+"""GPU-seconds by which rounding may make a timer miss its threshold."""
 SLACK_DIGITS = 6
-"""Decimals of service in GPU-seconds that count where jobs are compared: the rest is rounding, and must not break a tie."""
+"""Decimals of GPU-seconds that count when jobs are compared. The rest is rounding, and must not break a tie."""
 
 NEW, SUNK_OR_RAISED = 2, 3
-"""Both stand behind those that run (0) and those that wait (1); who just came before who just changed queues."""
+"""How a job came to its queue, as a sort key. Both are behind jobs that run (0) and jobs that wait (1), and new jobs are before
+those that changed queues."""
 
 
 @dataclass(frozen=True, slots=True, eq=False)
 class QueueMemory:
-    """Memory: where each job stood after the last answer."""
+    """Memory of the policy: the queue of each job after the last answer."""
 
     ids: Ints
     level: Ints
     place: Ints
     base: Floats | None
-    """At its last promotion: service, run seconds and waited seconds; shape (3, jobs). None: promotion is off."""
+    """Service, run seconds and waited seconds at the last promotion: shape (3, jobs); None if promotion is off."""
 
 
 @dataclass(slots=True, eq=False)
 class Queues:
     level: Ints
-    """The queue each job is in, 0 the best."""
+    """Queue of each job; 0 is the first."""
     place: Ints
-    """Where it stood at the last answer; newcomers behind everybody, by submission."""
+    """Place in the last order. New jobs come last, by submission."""
     moved: Ints
-    """0: as before; else NEW or SUNK_OR_RAISED."""
+    """NEW, SUNK_OR_RAISED, or 0 if the job was in this queue before."""
     service: Floats
-    """Service since the last promotion."""
+    """Service since the last promotion, in GPU-seconds or seconds."""
     base: Floats | None
     run_seconds: Floats
-    """Running this long makes it sink."""
+    """Run time until the job is demoted, in seconds."""
     wait_seconds: Floats | None
-    """Waiting this long raises it."""
+    """Waiting time until the job is promoted, in seconds."""
 
 
 def check_thresholds(thresholds: tuple[float, ...], policy: str) -> None:
-    """Refuse thresholds that are not finite, positive and rising."""
+    """Raise OptionError if the thresholds are not finite, positive and rising."""
     rising = all(a < b for a, b in itertools.pairwise((0.0, *thresholds)))
     if not rising or any(not limit < FOREVER for limit in thresholds):
         shown = "/".join(f"{limit:g}" for limit in thresholds)
@@ -59,12 +60,12 @@ def check_thresholds(thresholds: tuple[float, ...], policy: str) -> None:
 
 @lru_cache(maxsize=64)
 def queue_limits(thresholds: tuple[float, ...]) -> Floats:
-    """The upper limit of each queue; the last has none."""
+    """Return the upper limit of each queue; infinite for the last."""
     return np.array((*thresholds, FOREVER))
 
 
 def queue_up(view: View, thresholds: tuple[float, ...], promote: float, service: Literal["gpu-seconds", "seconds"]) -> Queues:
-    """Put every job in its queue, from what it has received since its last promotion."""
+    """Put every job in its queue, by the service since its last promotion."""
     jobs = view.jobs
     attained = jobs.run_seconds if service == "seconds" else jobs.attained_gpu_seconds
     limits = queue_limits(thresholds)
@@ -103,7 +104,7 @@ def queue_up(view: View, thresholds: tuple[float, ...], promote: float, service:
         run_seconds /= jobs.granted_gpus
     sunk = (moved == SUNK_OR_RAISED) & (level > 0)
     if np.count_nonzero(sunk) > 1:
-        # While everybody ran nobody asked, so several may have sunk since: whoever sank first stands first.
+        # The policy is not called while all jobs run, so several may have been demoted since. The first of them comes first.
         pace = 1 if service == "seconds" else jobs.granted_gpus[sunk]
         ago = (received[sunk] - limits[level[sunk] - 1]) / pace
         place[sunk] = np.lexsort((place[sunk], -ago)).argsort()

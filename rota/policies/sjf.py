@@ -1,4 +1,4 @@
-"""Shortest job first, without preemption. Needs run times to be known."""
+"""Shortest job first, without preemption. Needs known run times."""
 
 from dataclasses import dataclass
 
@@ -9,10 +9,10 @@ from rota.model.view import View
 
 @dataclass(frozen=True)
 class Sjf:
-    """Smallest total run time first; a running job is never suspended for another."""
+    """Smallest total run time first. A running job is never suspended for another."""
 
     aware: bool = True
-    """Take the fastest type that is free; if not, any."""
+    """Take the fastest type that is free. If false, take any type."""
 
     @property
     def needs(self) -> Needs:

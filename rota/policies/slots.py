@@ -1,7 +1,7 @@
-"""Slots: GPUs on which jobs of one size take turns (Gandiva, OSDI'18, section 4.1). Used by `gandiva` alone.
+"""Slots: GPUs on which jobs of one size take turns (Gandiva, OSDI'18, section 4.1). Only `gandiva` uses them.
 
-A server belongs to the size of the first job it gets, so that jobs that take turns there have the same number of GPUs and no GPU
-is left over. A job keeps its slot, and so wakes up where it sleeps. Where tactics move a job, its slot goes with it.
+A node belongs to the size of the first job that it gets. Jobs that take turns there then have the same number of GPUs, and no GPU
+is left over. A job keeps its slot, and so resumes where it is parked. If a tactic moves a job, its slot moves too.
 """
 
 from collections.abc import Iterable, Mapping, Sequence
@@ -15,31 +15,31 @@ from rota.model.units import FOREVER, Bools, Ints
 
 @dataclass(frozen=True, slots=True, eq=False)
 class SlotMemory:
-    """Memory: which job sits in which slot, whose turn it is, and since when the others wait."""
+    """Memory of the policy: the slot of each job, the order of turns, and how long other jobs have waited."""
 
     job: Ints
-    """Jobs in slots; those of one slot stand together, the one whose turn it is first."""
+    """Jobs in slots. Those of one slot are together, and the one whose turn it is comes first."""
     slot: Ints
-    """The slot of each."""
+    """Slot of each job."""
     gpus: tuple[tuple[int, ...], ...]
-    """The GPUs of each slot."""
+    """GPUs of each slot."""
     foreign: tuple[bool, ...]
-    """Slots on servers of another size: no other job joins them there."""
+    """Whether each slot is on nodes for another size. No other job joins it there."""
     turn: tuple[int, ...]
-    """The tick at which the last turn of each began."""
+    """Tick at which the present turn of each slot began."""
     since_s: tuple[float, ...]
-    """When servers were given to each slot that others had; long ago: they were free."""
+    """Time at which each slot was given nodes that other jobs had; -inf if its GPUs were free."""
     waiting: tuple[tuple[int, float], ...]
-    """Jobs without a slot, and since when."""
+    """Jobs without a slot, and the time since which they wait."""
     balanced_s: float
-    """When servers were last given from one size to another."""
+    """Time at which a node was last moved from one size to another."""
     refused: tuple[tuple[int, float], ...] = ()
-    """Jobs that were not let run on more servers than they need, and when."""
+    """Jobs that were not allowed to run on more nodes than they need, and when."""
 
 
 @dataclass(slots=True, eq=False)
 class Slot:
-    """Some GPUs, and the jobs that take turns on them, the one whose turn it is first."""
+    """GPUs and the jobs that take turns on them. The first job has its turn now."""
 
     gpus: tuple[int, ...]
     foreign: bool
@@ -53,25 +53,25 @@ class Slot:
 
 
 class SlotMap:
-    """The slots of a cluster, and the GPUs that are in none."""
+    """Slots of a cluster, and the GPUs that are in none."""
 
     def __init__(self, cluster: Cluster, slots: Iterable[Slot] = (), usable: Bools | None = None) -> None:
         self.cluster = cluster
         self._usable = np.ones(cluster.gpus, dtype=bool) if usable is None else usable
         self.node_gpus: list[int] = cluster.count_by_node(self._usable).tolist()
-        """GPUs of each server that can be had."""
+        """Available GPUs of each node."""
         self._begin(slots)
 
     def _begin(self, slots: Iterable[Slot]) -> None:
         self.slots: list[Slot] = []
         self.free = self._usable.copy()
         self.affinity = [0] * len(self.cluster.nodes)
-        """The size of jobs that each server is for; 0: any."""
+        """Size of jobs that each node is for; 0 for any."""
         self.reopen(slots)
 
     @classmethod
     def of(cls, seating: SlotMemory | None, cluster: Cluster, usable: Bools | None, there: set[int]) -> "SlotMap":
-        """As they were after the last answer, without the jobs that have ended and the GPUs that can no longer be had."""
+        """Return the slots of the last answer, without jobs that have ended and GPUs that are no longer available."""
         if seating is None:
             return cls(cluster, (), usable)
         columns = zip(seating.gpus, seating.foreign, seating.turn, seating.since_s, strict=True)
@@ -99,8 +99,8 @@ class SlotMap:
         )
 
     def follow(self, held: Mapping[int, tuple[int, ...]], tick: int) -> None:
-        """Slots are where the plan has put their jobs, if a tactic or the placer chose other GPUs. Others of the slot stay where
-        they sleep. If those GPUs were given away, they go along to a server for their size, or have no slot any more."""
+        """Move slots to the GPUs where the plan has put their jobs, if a tactic or the placer chose others. The other jobs of a
+        slot stay where they are parked. If those GPUs are taken, they follow to nodes for their size, or lose their slot."""
         seated = {job for slot in self.slots for job in slot.jobs}
         new = {job: gpus for job, gpus in held.items() if job not in seated}
         if not new and all(held.get(job, slot.gpus) == slot.gpus for slot in self.slots for job in slot.jobs):
@@ -116,7 +116,7 @@ class SlotMap:
                 moved.append((slot, Slot(gpus, True, slot.turn, -FOREVER, jobs)))
         moved += [(None, Slot(gpus, True, tick, -FOREVER, [job])) for job, gpus in new.items()]
         settled = [slot for slot in self.slots if any(job in held for job in slot.jobs)]
-        asleep = [slot for slot in self.slots if slot.jobs and slot not in settled]
+        parked = [slot for slot in self.slots if slot.jobs and slot not in settled]
         taken = {gpu for slot in settled for gpu in slot.gpus}
         found: list[tuple[Slot | None, Slot]] = []
         for home, slot in moved:
@@ -125,26 +125,26 @@ class SlotMap:
                 found.append((home, slot))
                 continue
             shared = next((each for each in (*settled, *(other for _, other in found)) if each.gpus == slot.gpus), None)
-            if shared is not None:  # the two are partners
+            if shared is not None:  # the two jobs are partners
                 shared.jobs[1:1] = slot.jobs
-        stay = [slot for slot in asleep if taken.isdisjoint(slot.gpus)]
+        stay = [slot for slot in parked if taken.isdisjoint(slot.gpus)]
         self._begin([*settled, *stay])
         for home, slot in found:
             slot.foreign = not self._suits(slot)
             self.reopen([slot])
-            if home in asleep and home not in stay and not slot.foreign and self.pool_of(slot) == self.pool_of(home):
+            if home in parked and home not in stay and not slot.foreign and self.pool_of(slot) == self.pool_of(home):
                 slot.jobs += home.jobs
-                asleep.remove(home)
+                parked.remove(home)
 
     def _suits(self, slot: Slot) -> bool:
-        """Whether its servers are for jobs of its size, or can be, and are no more than it needs."""
+        """Return whether the slot's nodes are for jobs of its size, or can be, and are no more than it needs."""
         if self.spans_more(slot):
             return False
         nodes = self.nodes_of(slot)
         return all(self.affinity[node] == slot.width or len(self._free_on(node)) == self.node_gpus[node] for node in nodes)
 
     def spans_more(self, slot: Slot) -> bool:
-        """Whether it has GPUs on more servers than it needs."""
+        """Return whether the slot has GPUs on more nodes than it needs."""
         nodes = self.nodes_of(slot)
         return len(nodes) > 1 and len(nodes) > self._fewest(slot.width, self.pool_of(slot))
 
@@ -153,9 +153,9 @@ class SlotMap:
         return int(np.searchsorted(np.cumsum(sizes), width)) + 1
 
     def open(self, width: int, pool: int, tick: int, now_s: float, own: bool = False, together: bool = False) -> Slot | None:
-        """A new slot of free GPUs in a pool: on a server for jobs of this size, on one for any size, or, unless it has to be a
-        server of its `own`, wherever enough are free; all `together`: on no more servers than it needs."""
-        gpus = self._on_own_server(width, pool) or self._on_new_servers(width, pool)
+        """Open a slot of free GPUs in a pool: on a node for jobs of this size, on a node for any size or, unless `own`, wherever
+        enough GPUs are free. If `together`, the slot uses no more nodes than it needs. Return None if there is no room."""
+        gpus = self._on_own_node(width, pool) or self._on_new_nodes(width, pool)
         foreign = False
         if gpus is None and not own:
             gpus, foreign = self._anywhere(width, pool), True
@@ -168,18 +168,18 @@ class SlotMap:
         return slot
 
     def reopen(self, slots: Iterable[Slot]) -> None:
-        """These slots are there again."""
+        """Add these slots, which were closed."""
         for slot in slots:
             self.slots.append(slot)
             self._take(slot)
 
     def shortest(self, width: int, pool: int) -> Slot | None:
-        """The slot of this size that fewest jobs share."""
+        """Return the slot of this size that the fewest jobs share."""
         fits = [s for s in self.slots if s.width == width and not s.foreign and self.pool_of(s) == pool]
         return min(fits, key=lambda slot: len(slot.jobs), default=None)
 
     def join(self, pairs: Iterable[tuple[int, int]]) -> None:
-        """Jobs that share GPUs sit in the same slot: that of the one whose turn it is."""
+        """Put jobs that share GPUs into the same slot: that of the job whose turn it is."""
         slot_of = {job: slot for slot in self.slots for job in slot.jobs}
         for job, other in pairs:
             host, home = slot_of.get(job), slot_of.get(other)
@@ -190,9 +190,9 @@ class SlotMap:
             slot_of[other] = host
 
     def close(self, slot: Slot) -> None:
-        """Its GPUs are free. A server without slots is for any size again."""
+        """Free the GPUs of a slot. A node without slots is for any size again."""
         self.slots.remove(slot)
-        self.free[list(slot.gpus)] = True  # those that cannot be had are in no slot
+        self.free[list(slot.gpus)] = True  # unavailable GPUs are in no slot
         for node in self.nodes_of(slot):
             if not any(node in self.nodes_of(other) for other in self.slots):
                 self.affinity[node] = 0
@@ -204,12 +204,12 @@ class SlotMap:
         return sorted(set(self.cluster.gpu_node[list(slot.gpus)].tolist()))
 
     def height(self, width: int, pool: int) -> float:
-        """Jobs for each slot that its servers have room for."""
+        """Return the jobs per slot that the nodes for a size have room for."""
         jobs = sum(len(slot.jobs) for slot in self.slots if slot.width == width and self.pool_of(slot) == pool)
         return jobs / max(self.room(width, pool), 1e-9)
 
     def room(self, width: int, pool: int) -> int:
-        """Slots that the servers for a size have room for."""
+        """Return how many slots the nodes for a size have room for."""
         mine = [n for n in self.cluster.pool_nodes[pool] if self.affinity[n] == width]
         gpus = [self.node_gpus[node] for node in mine]
         return sum(g // width for g in gpus) if width <= max(gpus, default=0) else sum(gpus) // width
@@ -224,14 +224,14 @@ class SlotMap:
         first, end = self.cluster.node_first[node], self.cluster.node_first[node + 1]
         return [int(first + gpu) for gpu in self.free[first:end].nonzero()[0]]
 
-    def _on_own_server(self, width: int, pool: int) -> tuple[int, ...] | None:
-        """The least loaded server for jobs of this size that has room."""
+    def _on_own_node(self, width: int, pool: int) -> tuple[int, ...] | None:
+        """Return GPUs of the least loaded node for jobs of this size that has room."""
         found = [(node, self._free_on(node)) for node in self.cluster.pool_nodes[pool] if self.affinity[node] == width]
         fits = [free for _, free in found if len(free) >= width]
         return tuple(max(fits, key=len)[:width]) if fits else None
 
-    def _on_new_servers(self, width: int, pool: int) -> tuple[int, ...] | None:
-        """A server without jobs; for a job that is wider than any, as many as it takes."""
+    def _on_new_nodes(self, width: int, pool: int) -> tuple[int, ...] | None:
+        """Return GPUs of a node without jobs, or of as many nodes as it takes if the job is larger than any node."""
         empty = [node for node in self.cluster.pool_nodes[pool] if not self.affinity[node]]
         frees = [free for node in empty if len(free := self._free_on(node)) == self.node_gpus[node] > 0]
         large = [free for free in frees if len(free) >= width]
@@ -242,7 +242,7 @@ class SlotMap:
         return _first(width, sorted(frees, key=len, reverse=True))
 
     def _anywhere(self, width: int, pool: int) -> tuple[int, ...] | None:
-        """The server with the fewest free GPUs that has enough; else as few servers as it takes."""
+        """Return GPUs of the node with the fewest free GPUs that has enough, or else of as few nodes as possible."""
         frees = [free for node in self.cluster.pool_nodes[pool] if (free := self._free_on(node))]
         large = [free for free in frees if len(free) >= width]
         if large:
@@ -251,6 +251,6 @@ class SlotMap:
 
 
 def _first(width: int, frees: Sequence[list[int]]) -> tuple[int, ...] | None:
-    """So many GPUs of these lists, in their order."""
+    """Return the first GPUs of these lists, this many in all; None if there are too few."""
     found = [gpu for free in frees for gpu in free][:width]
     return tuple(sorted(found)) if len(found) == width else None

@@ -1,4 +1,4 @@
-"""Shortest remaining service first: GPUs times remaining time, both of a job's best option. The clairvoyant reference of
+"""Shortest remaining service first: GPUs times remaining time with the job's best option. The clairvoyant reference of
 Tiresias."""
 
 from dataclasses import dataclass
@@ -9,7 +9,7 @@ from rota.model.view import View
 
 @dataclass(frozen=True)
 class Srsf:
-    """Smallest remaining GPU-seconds first, with preemption. Needs run times to be known."""
+    """Smallest remaining GPU-seconds first, with preemption. Needs known run times."""
 
     def allocate(self, view: View) -> Ranking:
         return Ranking.by(view.jobs.best_gpus * view.jobs.seconds_left, key="remaining service")

@@ -1,4 +1,4 @@
-"""Shortest remaining time first, with preemption. Needs run times to be known."""
+"""Shortest remaining time first, with preemption. Needs known run times."""
 
 from dataclasses import dataclass
 from typing import Literal
@@ -12,7 +12,8 @@ class Srtf:
     """Smallest remaining run time first, whatever the number of GPUs."""
 
     remaining: Literal["believed", "nominal"] = "believed"
-    """Steps left at the believed rate, or the whole run time in one node less the time it has run, however slow that was."""
+    """How to compute the remaining time: the steps left at the estimated rate (believed), or the run time within one node less
+    the time run so far, at whatever rate (nominal)."""
 
     def allocate(self, view: View) -> Ranking:
         jobs = view.jobs

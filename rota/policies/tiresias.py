@@ -1,4 +1,5 @@
-"""Tiresias (NSDI'19, sections 3.2 to 3.4): discretised two-dimensional least attained service. No job knowledge needed."""
+"""Tiresias (NSDI'19, sections 3.2 to 3.4): discretised two-dimensional least attained service. Needs to know nothing about a
+job."""
 
 from dataclasses import dataclass
 from typing import Literal
@@ -12,12 +13,14 @@ from rota.policies.queues import QueueMemory, check_thresholds, queue_up
 
 @dataclass(frozen=True)
 class Tiresias:
-    """Strict priority between queues; a job sinks as its service passes thresholds. Inside a queue: first come, first served."""
+    """Strict priority between queues. A job is demoted as its service passes thresholds. Within a queue, first come, first
+    served."""
 
     thresholds: tuple[float, ...] = (3250.0, 7200.0)
-    """Service, in GPU-seconds, at which a job sinks to the next queue. Near the mean service of your jobs is a good first one."""
+    """Service at which a job moves to the next queue, in GPU-seconds. Start with a threshold near the mean service of your
+    jobs."""
     promote: float = 0.0
-    """A job that has waited this many times as long as it ran goes back to the first queue; 0: never."""
+    """Waiting time after which a job returns to the first queue, as a multiple of its run time; 0 for never."""
     service: Literal["gpu-seconds", "seconds"] = "gpu-seconds"
     """What counts as service: GPUs times run time, or run time alone."""
 
@@ -26,7 +29,7 @@ class Tiresias:
 
     def allocate(self, view: View) -> Ranking:
         queues = queue_up(view, self.thresholds, self.promote, self.service)
-        # In each queue: those that run, then those that wait, both as they stood; newcomers and the demoted behind them.
+        # Within a queue: running jobs, then waiting jobs, both in their last order; then new and demoted jobs.
         count = len(view.jobs)
         group = np.maximum(queues.moved, ~view.jobs.granted)
         order = ((queues.level * 4 + group) * (count + 1) + queues.place).argsort(kind="stable")

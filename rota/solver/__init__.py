@@ -1,1 +1,1 @@
-"""The maths: programs over shares of time, solved as arrays."""
+"""Mathematics: programs over shares of time, solved as arrays."""

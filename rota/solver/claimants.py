@@ -1,4 +1,5 @@
-"""Claimants: who the shares are for. Jobs a policy cannot tell apart are one, which keeps programs small and is exact."""
+"""Claimants: the groups of jobs that get shares. Jobs that a policy cannot distinguish are one claimant, which is exact and keeps
+programs small."""
 
 import numpy as np
 
@@ -7,7 +8,7 @@ from rota.model.view import View
 
 
 class Claimants:
-    """Who the shares are for: jobs a policy cannot tell apart, together. Only those with a way to run now."""
+    """Groups of jobs that a policy cannot distinguish. Jobs without an option that fits now are left out."""
 
     def __init__(self, view: View, by_job: bool, by_weight: bool, apart: Ints | None) -> None:
         jobs, options = view.jobs, view.options
@@ -30,7 +31,7 @@ class Claimants:
         first = np.full(self.count, len(kind), dtype=np.int64)
         first[self.of[::-1]] = np.arange(len(kind))[::-1]
         self.first = self.position[first]
-        """One job of each."""
+        """Position of one job of each claimant."""
         self.members = np.bincount(self.of, minlength=self.count).astype(float)
         self.kind = jobs.kind[self.first]
         self.gpus = jobs.gpus[self.first].astype(float)
@@ -39,7 +40,7 @@ class Claimants:
 
 
 def _numbered(keys: list[Ints]) -> Ints:
-    """Numbers from 0 for each combination of keys."""
+    """Number the combinations of keys, from 0."""
     key = keys[0]
     for more in keys[1:]:
         key = key * (int(more.max(initial=0)) + 1) + more

@@ -1,4 +1,4 @@
-"""What shares do: the effective throughput each job would get, whatever policy made them."""
+"""The effective throughput of each job under given shares, whatever policy made them."""
 
 import numpy as np
 
@@ -8,7 +8,7 @@ from rota.model.view import View
 
 
 class Effect:
-    """Shares per job and account of a view, and what they come to at the believed rates."""
+    """Shares per job and share column of a view, and what they give at the estimated rates."""
 
     def __init__(self, view: View, share: Floats) -> None:
         self.view, self.share = view, share
@@ -21,14 +21,14 @@ class Effect:
 
     @lazy
     def rate_per_dollar(self) -> Floats:
-        """Steps per second, each option's over what its GPUs cost an hour."""
+        """Steps per second divided by the price of the GPUs per hour, for each option, summed per job."""
         options, cluster = self.view.options, self.view.cluster
         price = np.array([cluster.price(pool) or 1.0 for pool in cluster.pools])
         return self._sum(options.rate / (price[options.pool] * options.milligpus / MILLI))
 
     @lazy
     def average_type_rate(self) -> Floats:
-        """Steps per second on a GPU of average type."""
+        """Steps per second of each job on a GPU of average type."""
         options = self.view.options
         part = (
             self.view.capacity[options.pool]
@@ -39,7 +39,7 @@ class Effect:
 
     @lazy
     def private_rate(self) -> Floats:
-        """Steps per second with 1/n of every pool to itself."""
+        """Steps per second of each job with an exclusive 1/n of every pool."""
         gpus, jobs = self.view.jobs.gpus, max(len(self.view.jobs), 1)
         whole = self.view.capacity.sum() / jobs / gpus
         rate: Floats = self.average_type_rate * self.view.capacity.sum() / jobs / gpus / np.maximum(whole, 1.0)

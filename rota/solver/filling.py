@@ -1,12 +1,12 @@
-"""Water-filling: raise all together; whoever cannot be raised further stays where it is, and the others go on.
+"""Water-filling: raise all entries together. Entries that cannot be raised further stay, and the others continue.
 
-Gavel finds the stuck ones with a mixed-integer program. None is needed: if each of two jobs can be raised alone, the average of
-both solutions raises both, so there is one largest set that can be raised; and in an interior solution exactly the jobs outside
-it have positive duals.
+Gavel finds the stuck entries with a mixed-integer program. That is not necessary: if each of two jobs can be raised alone, the
+average of both solutions raises both, so there is one largest set that can be raised. In an interior solution exactly the jobs
+outside it have positive duals.
 
-Where entries wait for a turn of their own, as jobs of a tenant that serves them in order, most of a long queue gets nothing. Two
-short cuts keep that from taking a program for each: whoever is like one that got nothing gets nothing, and a single program says
-whether anybody at all can still rise.
+If entries wait for their turn, such as jobs of a tenant that runs them in order, most of a long queue gets nothing. Two shortcuts
+avoid a program for each of them: an entry that is like one that got nothing gets nothing too, and a single program finds out
+whether any entry can still rise.
 """
 
 from collections.abc import Callable
@@ -20,12 +20,12 @@ from rota.solver.program import Program, Solution
 from rota.solver.raising import GIVE, Raise, RaiseResult
 
 NOTHING = 1e-9
-"""A rise below this, relative, is none."""
+"""Relative rise below which an entry has not risen."""
 
 
 def water_fill(program: Program, vector: Linear, weigh: Callable[[Bools], Floats]) -> Solution:
-    """Lexicographic max-min of `vector` over weights. `weigh` gives each entry's weight when these may still rise; an entry with
-    weight 0 waits for a later turn. Prices are those of the first rise: of the smallest share."""
+    """Return the lexicographic max-min of `vector` over weights. `weigh` returns the weight of each entry, given the entries that
+    may still rise; an entry with weight 0 waits for a later turn. Prices are those of the first rise, of the smallest share."""
     count = len(vector)
     if not program.columns:
         return program.solve()
@@ -60,8 +60,8 @@ def water_fill(program: Program, vector: Linear, weigh: Callable[[Bools], Floats
 
 
 def _like(program: Program, stuck: Bools, waiting: Bools) -> Bools:
-    """Those who wait for their turn and are just like one that has nothing and cannot get anything: neither can they. Without
-    this, a queue in which nobody fits would take a program for every job in it."""
+    """Return the waiting entries that are like one that has nothing and cannot get anything: neither can they. Otherwise a queue
+    in which no job fits would take a program for every job in it."""
     who = program.who
     none = {(int(who.kind[i]), float(who.members[i])) for i in stuck.nonzero()[0]}
     alike = np.zeros(len(waiting), dtype=bool)
@@ -71,6 +71,6 @@ def _like(program: Program, stuck: Bools, waiting: Bools) -> Bools:
 
 
 def _room(program: Program, found: RaiseResult) -> bool:
-    """Whether any GPU is left over: if none is, nobody can rise, whoever's turn it is."""
+    """Return whether any GPU is left over. If none is, no entry can rise."""
     used = program.gpus_used.at(found.x)
     return bool((used < program.view.capacity * (1 - 1e-6)).any())

@@ -1,7 +1,7 @@
-"""One of several options for each of many jobs, so that their values add up to the most within the GPUs of each pool.
+"""Chooses one of several options for each of many jobs, for the largest sum of values within the GPUs of each pool.
 
-Prices of pools rise until what jobs want at these prices fits (the dual of the problem, found by halving). What is then left
-goes to the options that gain most for each GPU. With one pool no answer is better by more than the value of one option.
+Prices of pools rise until the options that jobs want at these prices fit (the dual problem, solved by bisection). What is left
+over goes to the options that gain most per GPU. With one pool, no answer is better by more than the value of one option.
 """
 
 import numpy as np
@@ -10,12 +10,12 @@ from rota.model.units import Bools, Floats, Ints
 
 HALVINGS = 40
 ROUNDS = 4
-"""Times that the price of each pool is found anew, where there are several."""
+"""How often the price of each pool is searched for, if there are several pools."""
 
 
 def choose(job: Ints, pool: Ints, gpus: Ints, value: Floats, capacity: Ints, jobs: int) -> Ints:
-    """The choice of each job: a number of these columns, or -1. A job may go without; nothing is chosen whose value is not above
-    0. The columns are sorted by job."""
+    """Return the choice of each job: an index into these columns, or -1. Options with a value of 0 or less are never chosen. The
+    columns are sorted by job."""
     chosen = np.full(jobs, -1, dtype=np.int64)
     if not len(job):
         return chosen
@@ -23,7 +23,7 @@ def choose(job: Ints, pool: Ints, gpus: Ints, value: Floats, capacity: Ints, job
     price = np.zeros(len(capacity))
 
     def wanted() -> Ints:
-        """What each job with options wants at these prices; -1: nothing."""
+        """Return the best option of each job at these prices; -1 if none is worth its price."""
         net = value - price[pool] * gpus
         best = np.maximum.reduceat(net, first)
         hit = ((net == np.repeat(best, np.diff([*first, len(job)]))) & (net > 0)).nonzero()[0]
@@ -54,7 +54,7 @@ def choose(job: Ints, pool: Ints, gpus: Ints, value: Floats, capacity: Ints, job
 
 
 def _drop(chosen: Ints, pool: Ints, gpus: Ints, value: Floats, free: Ints) -> None:
-    """Prices of several pools may settle a little too low: then the least valuable go without."""
+    """Remove the least valuable choices of pools that are too full. The prices of several pools may end up slightly too low."""
     for each in (free < 0).nonzero()[0].tolist():
         mine = (chosen >= 0).nonzero()[0]
         mine = mine[pool[chosen[mine]] == each]
@@ -66,7 +66,7 @@ def _drop(chosen: Ints, pool: Ints, gpus: Ints, value: Floats, free: Ints) -> No
 
 
 def _fill(chosen: Ints, job: Ints, pool: Ints, gpus: Ints, value: Floats, free: Ints) -> None:
-    """While something is left: the change of one job's option that gains most for each GPU more."""
+    """Repeatedly change the option of the job that gains most per additional GPU, while GPUs are left."""
     held = np.where(chosen >= 0, gpus[chosen], 0)
     home = np.where(chosen >= 0, pool[chosen], -1)
     worth = np.where(chosen >= 0, value[chosen], 0.0)

@@ -1,4 +1,4 @@
-"""Vectors that are linear in the shares, and what can be said of them: limits, the least entry, the greatest."""
+"""Vectors that are linear in the shares, and what can be required of them: limits, the smallest entry, the largest."""
 
 from dataclasses import dataclass
 from typing import Any
@@ -10,14 +10,14 @@ from rota.model.units import Floats, Ints
 
 
 class Linear:
-    """A vector whose entries are linear in the shares: an offset, and triplets (row, column, value). Kept as plain arrays: most
-    programs are so small that a matrix class would cost more than the solver."""
+    """A vector whose entries are linear in the shares: an offset, and triplets (row, column, value). It consists of plain arrays,
+    since for most programs a matrix class would cost more than the solver."""
 
     def __init__(self, row: Ints, column: Ints, value: Floats, offset: Floats) -> None:
         self.row, self.column, self.value, self.offset = row, column, value, offset
 
     def __array_ufunc__(self, function: Any, method: str, *inputs: Any, **options: Any) -> Any:
-        """numpy leaves the arithmetic to this class: `weights * vector`, `weights @ vector` and the like."""
+        """Let this class do NumPy's arithmetic: `weights * vector`, `weights @ vector` and others."""
         turned = _TURNED.get(function.__name__) if method == "__call__" and len(inputs) == 2 and not options else None
         if turned is None or isinstance(inputs[0], Linear):
             raise not_linear(f"numpy.{function.__name__}")
@@ -79,7 +79,7 @@ class Linear:
         return self * -1.0 + other
 
     def __getitem__(self, rows: Ints) -> "Linear":
-        """Some of its entries, by number or by a mask."""
+        """Return some of the entries, by number or by a mask."""
         rows = np.asarray(rows)
         if rows.dtype == bool:
             rows = rows.nonzero()[0]
@@ -89,7 +89,7 @@ class Linear:
         return Linear(number[self.row[kept]], self.column[kept], self.value[kept], self.offset[rows])
 
     def __rmatmul__(self, weights: Any) -> "Linear":
-        """The sum of its entries, each times its weight."""
+        """Return the weighted sum of the entries."""
         by: Floats = np.asarray(weights, dtype=float)
         return Linear(np.zeros_like(self.row), self.column, self.value * by[self.row], np.array([by @ self.offset]))
 
@@ -103,7 +103,7 @@ class Linear:
         return Limit(other - self)
 
     def at(self, x: Floats) -> Floats:
-        """Its value for given shares."""
+        """Return the value of the vector for given shares."""
         value: Floats = np.bincount(self.row, weights=self.value * x[self.column], minlength=len(self)) + self.offset
         return value
 
@@ -117,13 +117,13 @@ _TURNED = {
     "less_equal": "__ge__",
     "greater_equal": "__le__",
 }
-"""Function of numpy -> what does the same where the array stands to the left."""
+"""The method that does the same as each NumPy function with the array on the left."""
 
 
 def not_linear(what: str) -> OptionError:
-    """The error for an expression that no linear program can have."""
+    """Return the error for an expression that a linear program cannot contain."""
     return OptionError(
-        "is not linear in the shares, and a program has only linear objectives and limits.",
+        "is not linear in the shares. A program has only linear objectives and limits.",
         field="program",
         value=what,
         hint="multiply variables by numbers only; least(...) and greatest(...) for fairness",
@@ -131,13 +131,16 @@ def not_linear(what: str) -> OptionError:
 
 
 def _as_long(vector: Linear, other: Linear) -> Linear:
-    """A vector of one entry goes with one of any length, in each of its entries."""
+    """Extend a vector of one entry to the length of another."""
     count = len(other)
     if len(vector) == count or count == 1:
         return vector
     if len(vector) != 1:
         raise OptionError(
-            "vectors of different lengths.", field="program", value=f"{len(vector)} and {count}", hint=".sum() makes one number"
+            "cannot combine vectors of different lengths.",
+            field="program",
+            value=f"{len(vector)} and {count}",
+            hint=".sum() makes one number",
         )
     row = np.repeat(np.arange(count), len(vector.row))
     return Linear(row, np.tile(vector.column, count), np.tile(vector.value, count), np.repeat(vector.offset, count))
@@ -145,14 +148,14 @@ def _as_long(vector: Linear, other: Linear) -> Linear:
 
 @dataclass(frozen=True, slots=True, eq=False)
 class Limit:
-    """A constraint: no entry of a vector may be above 0."""
+    """A constraint: every entry of the vector is at most 0."""
 
     over: Linear
 
 
 @dataclass(frozen=True, slots=True, eq=False)
 class Extreme:
-    """The smallest entry of a vector (or, turned round, the largest): what max-min objectives are about."""
+    """The smallest entry of a vector, or its largest, for max-min objectives."""
 
     of: Linear
     largest: bool = False
@@ -169,7 +172,7 @@ def greatest(vector: Linear) -> Extreme:
 
 
 def stacked(a: Linear, b: Linear) -> Linear:
-    """The entries of one vector after those of another."""
+    """Append the entries of one vector to those of another."""
     return Linear(
         np.concatenate((a.row, b.row + len(a))),
         np.concatenate((a.column, b.column)),

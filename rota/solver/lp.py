@@ -1,8 +1,9 @@
-"""Linear programs as arrays: Clarabel for the middle of the optimal face, HiGHS for a corner of it.
+"""Linear programs as arrays: Clarabel for the centre of the optimal face, HiGHS for a vertex.
 
-An interior point without crossover stops near the analytic centre of the optimal face: slack is spread over all who can use it,
-equal jobs get equal shares, and duals are strictly complementary (a row has a positive dual exactly if it must be tight). A
-simplex vertex is as optimal and uses as few ways to run as possible, so fewer jobs move. Which of them is a choice of policies.
+An interior point method without crossover stops near the analytic centre of the optimal face. Slack is then spread over all jobs
+that can use it, equal jobs get equal shares, and duals are strictly complementary (a row has a positive dual exactly if it must
+be tight). A simplex vertex is equally optimal and uses as few options as possible, so that fewer jobs move. Policies choose
+between the two.
 """
 
 from dataclasses import dataclass
@@ -17,18 +18,18 @@ from rota.errors import SolverError
 from rota.model.units import Floats, Ints
 
 TIGHT, LOOSE = 1e-8, 1e-5
-"""How near to the optimum, relative: for an objective, and for what only chooses among its solutions."""
+"""Relative distance from the optimum: for an objective, and for one that only chooses among its solutions."""
 
 FEASIBLE = 1e-6
-"""Rows may be broken by this much."""
+"""Amount by which rows may be violated."""
 
 _GOOD = ("Solved", "AlmostSolved")
 
 
 @dataclass(frozen=True, slots=True, eq=False)
 class Lp:
-    """Minimise cost @ x subject to x >= 0 and rows of a matrix, given as triplets: the first `equal` rows must equal `right`, the
-    others may not be above it."""
+    """Minimise cost @ x subject to x >= 0 and the rows of a matrix, given as triplets. The first `equal` rows must equal `right`,
+    and the others must be at most `right`."""
 
     cost: Floats
     row: Ints
@@ -37,12 +38,12 @@ class Lp:
     right: Floats
     equal: int = 0
     free: int = 0
-    """So many of the last columns may be negative."""
+    """Number of columns, at the end, that may be negative."""
 
 
 @dataclass(frozen=True, slots=True, eq=False)
 class Optimum:
-    """Where a program ends. Duals are what a unit more on the right is worth: never negative for `below`."""
+    """Solution of a program. A dual is the value of one more unit on the right side; `below_duals` are never negative."""
 
     x: Floats
     value: float
@@ -51,12 +52,12 @@ class Optimum:
 
 
 class Centre:
-    """One program for Clarabel, kept so that it can be solved again with other numbers in the same places."""
+    """A program for Clarabel that can be solved again with other numbers in the same positions."""
 
     def __init__(self, lp: Lp, gap: float = TIGHT, careful: bool = False) -> None:
         count, rows = len(lp.cost), len(lp.right)
         every = np.arange(count - lp.free)
-        # x >= 0 as rows of their own, after the others.
+        # x >= 0 as separate rows, after the others
         entries = (np.concatenate((lp.value, np.full(len(every), -1.0))), (_both(lp.row, rows + every), _both(lp.column, every)))
         self.matrix = sp.csc_matrix(entries, shape=(rows + len(every), count))
         self.right = np.concatenate((lp.right, np.zeros(len(every))))
@@ -68,7 +69,7 @@ class Centre:
         )
 
     def solve(self) -> Optimum | None:
-        """None: there is no solution, or none was found."""
+        """Solve the program. Return None if there is no solution, or none was found."""
         found = self._solver.solve()
         if str(found.status) not in _GOOD:
             return None
@@ -79,14 +80,14 @@ class Centre:
         return Optimum(x, float(self.lp.cost @ x), duals[:equal], np.maximum(duals[equal:rows], 0.0))
 
     def _holds(self, x: Floats) -> bool:
-        """Whether the rows are kept: a solver that gave up near the end says that it almost solved it."""
+        """Return whether the rows hold. A solver that gives up near the end reports "AlmostSolved"."""
         equal, rows = self.lp.equal, len(self.lp.right)
         over = (self.matrix @ x)[:rows] - self.right[:rows]
         over[:equal] = np.abs(over[:equal])
         return bool((over <= FEASIBLE * np.maximum(np.abs(self.right[:rows]), 1.0)).all())
 
     def again(self, last_column: Floats, right: Floats) -> Optimum | None:
-        """Solve with another last column, in the rows where it had entries, and another right side."""
+        """Solve again with other values in the last column, where it had entries, and another right side."""
         end = len(self.matrix.data) - 1  # the very last entry keeps the variable from being negative
         self.matrix.data[end - len(last_column) : end] = last_column
         self.right[: len(right)] = right
@@ -112,26 +113,26 @@ def _settings(gap: float, careful: bool) -> Any:
     settings.tol_gap_abs = settings.tol_gap_rel = gap
     settings.verbose = False
     settings.max_threads = 1
-    settings.iterative_refinement_enable = careful  # without it a step takes two thirds of the time, and most programs need none
+    settings.iterative_refinement_enable = careful  # without it a step takes two thirds of the time
     settings.presolve_enable = False  # a solver that dropped rows could not be given new numbers
     settings.input_sparse_dropzeros = False
     return settings
 
 
 def centre(lp: Lp, gap: float = TIGHT) -> Optimum | None:
-    """A point in the middle of the optimal face. HiGHS's interior point is asked where Clarabel does not get there."""
+    """Return a point near the centre of the optimal face. If Clarabel fails, the interior point method of HiGHS is tried."""
     found = Centre(lp, gap).solve()
     return found if found is not None else patiently(lp)
 
 
 def patiently(lp: Lp) -> Optimum | None:
-    """The same, for programs that are hard on the numbers; also the proof that there is no solution."""
+    """Return the same for a numerically difficult program, or None as the proof that there is no solution."""
     found = Centre(lp, careful=True).solve()
     return found if found is not None else _highs(lp, solver="ipx", run_crossover="off")
 
 
 def vertex(lp: Lp, gap: float = TIGHT) -> Optimum | None:
-    """A corner of the optimal face."""
+    """Return a vertex of the optimal face."""
     return _highs(lp, solver="simplex")
 
 
@@ -155,7 +156,7 @@ def _highs(lp: Lp, **options: str) -> Optimum | None:
     highs.passModel(model)
     highs.run()
     status, good = highs.getModelStatus(), highspy.HighsModelStatus
-    # Without crossover an interior point that is near enough is all that can be had.
+    # Without crossover, an interior point that is near enough is the best result.
     if status != good.kOptimal and not ("ipx" in options.values() and status == good.kUnknown):
         return None
     solution = highs.getSolution()
@@ -167,7 +168,7 @@ def _highs(lp: Lp, **options: str) -> Optimum | None:
 
 
 def _above(x: Floats, free: int) -> Floats:
-    """What rounding left below 0 is 0, but for columns that may be."""
+    """Set entries that rounding left below 0 to 0, except in columns that may be negative."""
     bound = len(x) - free
     x[:bound] = np.maximum(x[:bound], 0.0)
     return x
@@ -177,7 +178,9 @@ FACES = {"centre": centre, "vertex": vertex}
 
 
 def solved(found: Optimum | None, what: str) -> Optimum:
-    """The optimum, or an error that says what had none."""
+    """Return the optimum. Raise SolverError if there is none."""
     if found is None:
-        raise SolverError(f"No solution of {what} was found.", hint="constraints that contradict each other? take one out")
+        raise SolverError(
+            f"No solution was found for {what}.", hint="check for constraints that contradict each other, and remove one"
+        )
     return found

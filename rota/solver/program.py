@@ -1,11 +1,11 @@
-"""Programs: say what to maximise and under which constraints, over the shares of time of each way to run.
+"""Programs: what to maximise, under which constraints, over the shares of time of each option.
 
     program = Program(view)                                     # one claimant per kind of job
     program.maximise(least(program.rate / program.average_type_rate))
     return program.solve().shares()
 
-Vectors such as `program.rate` have one entry per claimant and are linear in the shares; `+ - * /` with numbers and arrays,
-`.sum()`, `@`, `<=` and `>=` work on them.
+Vectors such as `program.rate` have one entry per claimant and are linear in the shares. They support `+ - * /` with numbers and
+arrays, `.sum()`, `@`, `<=` and `>=`.
 """
 
 from typing import Any
@@ -24,11 +24,12 @@ from rota.solver.lp import FACES, LOOSE, TIGHT, Lp, Optimum, centre, solved
 from rota.solver.sizes import efficient, measured_by, steadied
 
 FACE_SLACK = 1e-7
-"""How much of one objective is given up for the next, relative: what an interior point cannot tell from nothing."""
+"""Relative amount of one objective that is given up for the next: the precision of an interior point."""
 
 
-def _blind(options: Options) -> Floats:
-    """Every option taken for as fast as the kind's best of the same size; sharing GPUs costs what it costs."""
+def _type_agnostic_rates(options: Options) -> Floats:
+    """Return rates that ignore accelerator types: each option is as fast as the fastest of the same kind and size. Sharing GPUs
+    keeps its cost."""
     best = options.rate[np.maximum(options.best, 0)][options.kind] if len(options) else options.rate
     if options.elastic:
         size = np.unique(np.stack((options.kind, options.milligpus, options.batch_size)), axis=1, return_inverse=True)[1]
@@ -40,11 +41,12 @@ def _blind(options: Options) -> Floats:
 
 
 class Program:
-    """An optimisation problem over the shares of time that a view's jobs spend on their options.
+    """An optimisation problem over the shares of time that a view's jobs spend with their options.
 
-    `by_job=True` gives every job a claim of its own; otherwise jobs of one kind (and, unless `by_weight=False`, one weight; and
-    one number of `apart`, given per job) are one claimant and get equal shares, which is exact as long as the objective reads
-    nothing else about them. `aware=False` takes every option for equally fast. `packing=True` includes options that share GPUs.
+    With `by_job=True` every job is a claimant. Otherwise jobs of one kind (and one weight, unless `by_weight=False`; and one
+    number of `apart`, given per job) are one claimant and get equal shares, which is exact if the objective reads nothing else
+    about them. With `aware=False` all options of a size are equally fast. With `packing=True` options that share GPUs are
+    included.
     """
 
     def __init__(
@@ -61,7 +63,7 @@ class Program:
         self.packs = packing
         self.who = Claimants(view, by_job, by_weight, apart)
         options = view.options
-        self._speed = options.rate if aware else _blind(options)
+        self._speed = options.rate if aware else _type_agnostic_rates(options)
         self._columns(packing and options.has_colocated)
         self._limits: list[Limit] = []
         self._goals: list[tuple[float, Linear | Extreme]] = []
@@ -69,8 +71,8 @@ class Program:
     # The shares ------------------------------------------------------------------------------------------------------
 
     def _columns(self, packing: bool) -> None:
-        """One column per claimant and option it may use. Where two claimants can only share with each other, both sides of it
-        are one column; where more could, sides are columns of their own and balance rows keep them equal in number."""
+        """Make one column per claimant and usable option. If two claimants can only share with each other, both sides of the
+        option are one column. Otherwise the sides are separate columns, and balance rows keep their numbers equal."""
         who, options = self.who, self.view.options
         rows = options.of_kind[who.kind]
         use = (rows >= 0) & who.runnable[rows] & ((options.partner_kind[rows] < 0) | packing)
@@ -92,7 +94,7 @@ class Program:
         kind_claimants = np.bincount(who.kind, minlength=len(options.by_kind))
         twin, beside = options.partner_row[option], options.partner_kind[option]
         shared = twin >= 0
-        # Nobody shares with itself, nor with a kind of which nobody is here.
+        # No job shares with itself, or with a kind that has no jobs here.
         possible = ~shared | ((kind_members[beside] > 0) & ((beside != options.kind[option]) | (kind_members[beside] > 1)))
         claimant, option = claimant[possible], option[possible]
         twin, beside, shared = twin[possible], beside[possible], shared[possible]
@@ -116,14 +118,14 @@ class Program:
         return claimant, option, scale, column
 
     def _linear(self, rows: Ints, values: Floats, count: int) -> Linear:
-        """A vector from entries per side."""
+        """Return a vector from entries per side."""
         return Linear(rows, self._column, values * self._scale, np.zeros(count))
 
     # What objectives are made of ---------------------------------------------------------------------------------------
 
     @lazy
     def time(self) -> Linear:
-        """Fraction of time each claimant's jobs run, by any option."""
+        """Fraction of time that each claimant's jobs run, with any option."""
         return self._linear(self.claimant, np.ones(len(self.option)), self.who.count)
 
     @lazy
@@ -133,24 +135,24 @@ class Program:
 
     @lazy
     def gpus_used(self) -> Linear:
-        """GPUs of each pool in use, on average."""
+        """Average number of GPUs of each pool in use."""
         options = self.view.options
         values = self.who.members[self.claimant] * options.milligpus[self.option] / MILLI * self._half
         return self._linear(options.pool[self.option], values, len(self.view.capacity))
 
     @lazy
     def dollars_per_hour(self) -> Linear:
-        """What a claimant's jobs cost together while they run so."""
+        """Cost of all jobs of each claimant, in dollars per hour."""
         return self._linear(self.claimant, self.who.members[self.claimant] * self._dollars * self._half, self.who.count)
 
     @lazy
     def rate_per_dollar(self) -> Linear:
-        """Steps per second, each option's divided by what its GPUs cost an hour; two that share them both count."""
+        """Steps per second divided by the price of the GPUs per hour, for each option. If two jobs share the GPUs, both count."""
         return self._linear(self.claimant, self._speed[self.option] / self._dollars, self.who.count)
 
     @lazy
     def _half(self) -> Floats:
-        """The part of an option's GPUs that counts for one side: half of what is shared."""
+        """Fraction of an option's GPUs that counts for one side: half of shared GPUs."""
         return np.where(self.view.options.partner_kind[self.option] >= 0, 0.5, 1.0)
 
     @property
@@ -161,7 +163,7 @@ class Program:
 
     @property
     def members(self) -> Floats:
-        """Jobs of each claimant."""
+        """Number of jobs of each claimant."""
         return self.who.members
 
     @property
@@ -171,16 +173,16 @@ class Program:
 
     @property
     def gpus(self) -> Floats:
-        """GPUs each job of a claimant asks for."""
+        """Requested GPUs of each job of a claimant."""
         return self.who.gpus
 
     def of(self, column: Any) -> Floats:
-        """A column of the view's jobs, one value per claimant."""
+        """Return a column of the view's jobs with one value per claimant."""
         return np.asarray(column, dtype=float)[self.who.first]
 
     @lazy
     def average_type_rate(self) -> Floats:
-        """Steps per second at the size it asked for on a GPU of average type: what rates are measured against (Gavel's
+        """Steps per second at the requested size on a GPU of average type: the unit in which rates are compared (Gavel's
         normaliser)."""
         alone = measured_by(self.view.options, self.claimant, self.option)
         capacity = self.view.capacity.astype(float)
@@ -190,21 +192,21 @@ class Program:
 
     @lazy
     def best_rate(self) -> Floats:
-        """Steps per second by the fastest option."""
+        """Steps per second with the fastest option."""
         best = np.zeros(self.who.count)
         np.maximum.at(best, self.claimant, self._speed[self.option])
         return best
 
     @lazy
     def equal_rate(self) -> Floats:
-        """Steps per second at the size it asked for, with an equal part of every pool to itself: what finish-time fairness
-        compares with."""
+        """Steps per second at the requested size with an exclusive equal part of every pool: the baseline of finish-time
+        fairness."""
         capacity = self.view.capacity.astype(float)
         jobs = max(float(self.who.members.sum()), 1.0)
         alone = np.flatnonzero(measured_by(self.view.options, self.claimant, self.option))
         claimant, option = self.claimant[alone], self.option[alone]
         part = capacity[self.view.options.pool[option]] / jobs / self.who.gpus[claimant]
-        # Every type of the cluster counts, also those it cannot use: a private part of the cluster has them too.
+        # All types of the cluster count, even unusable ones: a private part of the cluster includes them too.
         whole = capacity.sum() / jobs / self.who.gpus
         rate: Floats = np.bincount(claimant, weights=part * self._speed[option], minlength=self.who.count) / np.maximum(
             whole, 1.0
@@ -214,28 +216,29 @@ class Program:
     # Saying what is wanted -----------------------------------------------------------------------------------------------
 
     def maximise(self, goal: "Linear | Extreme") -> None:
-        """The first call states the objective; each further one chooses among the solutions that are best so far."""
+        """State the objective. Each further call chooses among the solutions that are best so far."""
         self._add(-1.0, goal, not (isinstance(goal, Extreme) and goal.largest), "least(...)")
 
     def minimise(self, goal: "Linear | Extreme") -> None:
-        """As `maximise`, for what should be small."""
+        """State an objective to be minimised. Each further call chooses among the solutions that are best so far."""
         self._add(1.0, goal, not (isinstance(goal, Extreme) and not goal.largest), "greatest(...)")
 
     def _add(self, sign: float, goal: "Linear | Extreme", fits: bool, instead: str) -> None:
         if isinstance(goal, Linear) and len(goal) != 1:
             raise OptionError(
-                "an objective is one number.", field="goal", value=f"a vector of {len(goal)}", hint=f".sum(), or {instead}"
+                "an objective must be one number.", field="goal", value=f"a vector of {len(goal)}", hint=f".sum(), or {instead}"
             )
         if not fits:
             raise OptionError("has no optimum this way round.", field="goal", value=type(goal).__name__, hint=instead)
         self._goals.append((sign, goal))
 
     def subject_to(self, *limits: Limit) -> None:
-        """Add constraints: `program.dollars_per_hour.sum() <= 10`."""
+        """Add constraints, such as `program.dollars_per_hour.sum() <= 10`."""
         self._limits.extend(limits)
 
     def solve(self, face: str = "centre") -> "Solution":
-        """The best shares: from the middle of the optimal face, or a `vertex` of it."""
+        """Return the best shares, from the centre of the optimal face or a `vertex` of it. Raise SolverError if there are
+        none."""
         found = self.try_solve(face)
         if found is None:
             solved(None, "the stated objective and constraints")
@@ -243,7 +246,7 @@ class Program:
         return found
 
     def try_solve(self, face: str = "centre") -> "Solution | None":
-        """As `solve`; None if the constraints contradict each other."""
+        """Return the best shares, or None if the constraints contradict each other."""
         if face not in FACES:
             raise OptionError(f"not one of {', '.join(FACES)}.", field="face", value=face, hint="face=centre")
         if not self.columns:
@@ -270,7 +273,7 @@ class Program:
         return float(entries.max() if goal.largest else entries.min()) if len(entries) else 0.0
 
     def _solution(self, found: Optimum, value: float, first: "tuple[float, Solution] | None") -> "Solution":
-        """Prices are those of the first objective: later ones only choose among its solutions."""
+        """Build a solution. Prices are those of the first objective, since later ones only choose among its solutions."""
         x = found.x[: self.columns]
         if first is not None:
             return Solution(self, x, value, first[1].prices, first[1].limit_duals)
@@ -284,8 +287,8 @@ class Program:
         return Solution(self, x, value, prices, tuple(duals), found.below_duals[:start], found.below_duals[after:])
 
     def rows(self, limits: "list[Limit]", *more: Linear) -> tuple[Ints, Ints, Floats, Floats, int]:
-        """Triplets and right side of: balance (equal), time, capacity, nobody beside itself, limits, and more that may not be
-        above 0; and how many must be equal."""
+        """Return triplets, the right side, and the number of rows that must be equal. Rows are: balance (equal), time, capacity,
+        no job shares with itself, limits, and further vectors that must be at most 0."""
         balance, alone = self._ties
         parts = [balance, self.time - 1.0, self.gpus_used - self.view.capacity.astype(float), alone]
         parts += [limit.over for limit in limits]
@@ -313,7 +316,7 @@ class Program:
 
     @lazy
     def _ties(self) -> tuple[Linear, Linear]:
-        """Both sides of a shared option have as many jobs on them; and a job alone of its kind cannot be beside itself."""
+        """Both sides of a shared option have equally many jobs, and the only job of its kind cannot share with itself."""
         none = np.empty(0, dtype=np.int64)
         balance, alone = Linear(none, none, np.empty(0), np.empty(0)), Linear(none, none, np.empty(0), np.empty(0))
         for here, there in self._loose:
@@ -327,13 +330,13 @@ class Program:
         return balance, alone
 
     def _jobs_on(self, sides: Ints, sign: Floats) -> Linear:
-        """One entry: how many jobs run by these sides, each with a sign."""
+        """Return a vector with one entry: the number of jobs with these sides, each with a sign."""
         value = sign * self.who.members[self.claimant[sides]] * self._scale[sides]
         return Linear(np.zeros(len(sides), dtype=np.int64), self._column[sides], value, np.zeros(1))
 
 
 class Solution:
-    """Shares that are best, and what they are worth."""
+    """Best shares, and their value."""
 
     def __init__(
         self,
@@ -347,8 +350,8 @@ class Solution:
     ) -> None:
         self.program, self.x, self.value = program, x, value
         self.prices = prices
-        """What a GPU of each pool is worth to the first objective: where one more would add less than one fewer would cost, a
-        value between the two."""
+        """Value of a GPU of each pool to the first objective. If one more GPU would add less than one fewer would cost, it lies
+        between the two."""
         self.limit_duals, self.time_duals, self.goal_duals = limit_duals, time_duals, goal_duals
 
     @property
@@ -363,7 +366,7 @@ class Solution:
         return np.clip(self.x[program._column] * program._scale, 0.0, 1.0)
 
     def shares(self, **answer: Any) -> Shares:
-        """The allocation a policy returns."""
+        """Return the allocation that a policy returns."""
         program, share = self.program, self.by_side
         if program.view.options.elastic:
             share = steadied(program.view.options, program.claimant, program.option, share)

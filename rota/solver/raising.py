@@ -1,6 +1,6 @@
-"""Raising many at once: the largest t such that every entry of a vector reaches its floor plus t times its weight.
+"""Raises many entries at once: finds the largest t such that every entry of a vector reaches its floor plus t times its weight.
 
-Max-min, makespan, water-filling and finish-time fairness are this one program with other weights, so its model is built once and
+Max-min, makespan, water-filling and finish-time fairness are this program with different weights, so its model is built once and
 solved again with new numbers.
 """
 
@@ -13,35 +13,35 @@ from rota.solver.linear import Linear
 from rota.solver.lp import Centre, Lp, patiently, vertex
 from rota.solver.program import Program
 
-LEAST_DUAL = 1e-4
-"""Rows whose dual is below this part of the average are not tight: an interior point leaves a little everywhere."""
+MIN_DUAL = 1e-4
+"""Fraction of the average dual below which a row is not tight. An interior point method leaves small duals everywhere."""
 
 GIVE = 1e-7
-"""Floors are met up to this, relative, so that the next program has room inside."""
+"""Relative amount by which floors may be missed, so that the next program has an interior."""
 
 
 ENOUGH = 1e-6
-"""A rise below this, relative, is what the floors give."""
+"""Relative rise below which entries have only reached their floors."""
 
 
 @dataclass(frozen=True, slots=True, eq=False)
 class RaiseResult:
-    """How far all could be raised, who stopped it, and the shares."""
+    """The largest rise, the entries that stopped it, and the shares."""
 
     t: float
     x: Floats
     duals: Floats
-    """Weight of each entry in what stopped the rise: positive exactly for those that cannot be raised further."""
+    """Weight of each entry in what stopped the rise: positive exactly for entries that cannot be raised further."""
     prices: Floats
     """Value of one more GPU of each pool."""
     time_duals: Floats
 
     def stuck(self, among: Bools, weight: Floats) -> Bools:
-        """Which of these cannot be raised further, alone or together."""
+        """Return which of these entries cannot be raised further, alone or together."""
         force = self.duals * weight * among
         if not force.any():
             return among.copy()
-        stuck: Bools = among & (force >= np.minimum(LEAST_DUAL * force.sum() / max(int(among.sum()), 1), force.max()))
+        stuck: Bools = among & (force >= np.minimum(MIN_DUAL * force.sum() / max(int(among.sum()), 1), force.max()))
         return stuck
 
 
@@ -54,7 +54,7 @@ class Raise:
         self._rows = program.rows(program._limits, -vector)
 
     def solve(self, weight: Floats, floor: Floats) -> RaiseResult | None:
-        """None: the floors alone cannot be met."""
+        """Solve for the largest t. Return None if the floors cannot be met."""
         row, column, value, right, equal = self._rows
         count, columns = len(self.vector), self.program.columns
         right = right.copy()
@@ -82,8 +82,8 @@ class Raise:
         )
 
     def can_rise(self, among: Bools, level: Floats) -> bool:
-        """Whether any of these entries can be above its level while all others keep theirs: all of them together are made as
-        large as they can be."""
+        """Return whether any of these entries can rise above its level while all others keep theirs. The program maximises their
+        sum."""
         row, column, value, right, equal = self._rows
         right = right.copy()
         right[-len(level) :] -= level * (1 - GIVE)

@@ -5,12 +5,13 @@ import numpy as np
 from rota.model.options import Options
 from rota.model.units import MILLI, Bools, Floats, Ints
 
-NEXT_TO_NOTHING = 1e-9
-"""GPU time that is not worth a look."""
+MIN_GPU_TIME = 1e-9
+"""GPU time that is too small to consider."""
 
 
 def efficient(options: Options) -> Ints:
-    """Options that no other of the same kind and pool beats: as many steps with fewer GPUs, or more with as many."""
+    """Return options that no other of the same kind and pool beats, by as many steps with fewer GPUs or more steps with as
+    many."""
     order = np.lexsort((np.arange(len(options)), -options.rate, options.milligpus, options.pool, options.kind))
     keep = []
     best, before = 0.0, (-1, -1)
@@ -28,8 +29,8 @@ def efficient(options: Options) -> Ints:
 
 
 def steadied(options: Options, claimant: Ints, option: Ints, share: Floats) -> Floats:
-    """The same GPU time of each claimant on each pool, spread over as much of its time as it can be, with no more than two sizes
-    next to each other. Where more GPUs bring ever less, that is never slower; where it would be slower, nothing changes."""
+    """Give each claimant the same GPU time on each pool, spread over as much of its time as possible, with at most two adjacent
+    sizes. If each further GPU brings less, that is never slower. If it would be slower, nothing changes."""
     found = share.copy()
     elastic = np.flatnonzero(options.partner_kind[option] < 0)
     if not len(elastic):
@@ -43,7 +44,7 @@ def steadied(options: Options, claimant: Ints, option: Ints, share: Floats) -> F
             continue
         mine, gpus, rate = share[sides], options.milligpus[option[sides]] / MILLI, options.rate[option[sides]]
         used = float(mine @ gpus)
-        if used <= NEXT_TO_NOTHING:
+        if used <= MIN_GPU_TIME:
             continue
         who, new = claimant[sides[0]], np.zeros(len(sides))
         time = min(mine.sum() + max(slack[who], 0.0), used / gpus[0])
@@ -61,8 +62,8 @@ def steadied(options: Options, claimant: Ints, option: Ints, share: Floats) -> F
 
 
 def measured_by(options: Options, claimant: Ints, option: Ints) -> Bools:
-    """Of the sides of a program, those that say how fast a claimant usually is: on each pool the size it asked for, or its
-    fastest if that does not fit there now."""
+    """Return which sides of a program define the usual rate of a claimant: on each pool the requested size, or the fastest if
+    that does not fit now."""
     alone = options.partner_kind[option] < 0
     if not options.elastic:
         return alone
@@ -77,7 +78,7 @@ def measured_by(options: Options, claimant: Ints, option: Ints) -> Bools:
 
 
 def usual_rows(options: Options, capacity: Ints) -> Ints:
-    """One option alone of each kind on each pool: the size it asked for, or its fastest if that does not fit there now."""
+    """Return one exclusive option of each kind on each pool: the requested size, or the fastest if that does not fit now."""
     alone = (options.partner_kind < 0).nonzero()[0]
     if not options.elastic:
         return alone

@@ -1,11 +1,11 @@
-"""The lowest common target: rates that every job needs shrink as a target t grows; find the lowest t that all can meet at once.
+"""The lowest common target: the rates that jobs need shrink as a target t grows. Find the lowest t that all can meet at once.
 
 Finish-time fairness is this: rho <= t needs a rate of steps / (t * fair time - age). For a given t it is a linear program, and
-its duals bound t from below for good: no target can be met at which the jobs, at these prices, would need more than there is.
-Solving that bound for t is one step; a handful of them meet the true t from below.
+its duals give a lower bound on t: no target can be met at which the jobs would need more, at these prices, than there is. Solving
+that bound for t is one step, and a handful of steps reach the true t from below.
 
-A job that could not meet t even alone gets its best rate: its hopelessness must not decide for the others. Those who set t then
-stay where they are, and the rest go on to a lower t of their own: the result is lexicographic.
+A job that could not meet t even with its best rate gets that rate, so that it does not decide for the others. The jobs that
+determine t then stay as they are, and the others continue to a lower t of their own, so that the result is lexicographic.
 """
 
 from collections.abc import Callable
@@ -17,16 +17,16 @@ from rota.solver.lp import solved
 from rota.solver.program import Program, Solution
 from rota.solver.raising import GIVE, Raise, RaiseResult
 
-MOST_STEPS = 40
+MAX_STEPS = 40
 CLOSE = 1e-7
 
 Need = Callable[[float], Floats]
-"""Rates needed at a target, infinite where no rate would do."""
+"""Rates needed at a target; infinite if no rate is sufficient."""
 
 
 def lowest_target(program: Program, need: Need, floor_t: Floats) -> Solution:
-    """Shares for the lowest t, then lexicographically for those it does not bind. `floor_t` is the lowest t each could reach with
-    its best rate. The solution's value is the largest t that binds somebody: the objective."""
+    """Return shares for the lowest t, and then lexicographically for the jobs that it does not bind. `floor_t` is the lowest t
+    that each job could reach with its best rate. The value of the solution is the largest t that binds a job: the objective."""
     if not program.columns:
         return program.solve()
     model = Raise(program, program.rate)
@@ -39,13 +39,13 @@ def lowest_target(program: Program, need: Need, floor_t: Floats) -> Solution:
         active = np.isnan(fixed)
         t, found, weight = _lowest(model, need, best, fixed, max(start, float(floor_t[active].min())))
         if found is None:
-            break  # the numbers give no more: who is left stays where the last answer has it
+            break  # the solver gets no further: the remaining jobs keep the last answer
         last = found
         if first is None:
-            # Whoever cannot come down to t has its best, and no target lower than that.
+            # A job that cannot reach t has its best rate, and no lower target.
             first, value = found, max(t or 0.0, float(floor_t[weight >= best * (1 - CLOSE)].max(initial=0.0)))
         if t is None:
-            break  # all that are left have their best rate
+            break  # all remaining jobs have their best rate
         at_best = active & (weight >= best * (1 - CLOSE))
         stuck = found.stuck(active, weight) | at_best
         fixed[stuck] = np.minimum(weight[stuck], best[stuck])
@@ -59,7 +59,7 @@ def _lowest(model: Raise, need: Need, best: Floats, fixed: Floats, t: float) -> 
     active = np.isnan(fixed)
     floor = np.where(active, 0.0, np.nan_to_num(fixed) * (1 - GIVE))
     weight, found = best, None
-    for _ in range(MOST_STEPS):
+    for _ in range(MAX_STEPS):
         weight = np.where(active, np.minimum(need(t), best), 0.0)
         tried = model.solve(weight, floor)
         if tried is None:
@@ -79,7 +79,7 @@ def _all_best(weight: Floats, best: Floats, active: Bools) -> bool:
 
 
 def _bound(need: Need, best: Floats, duals: Floats, active: Bools, weight: Floats, reached: float, t: float) -> float:
-    """The t at which the jobs, at these duals, need no more than there is."""
+    """Return the t at which the jobs, at these duals, need no more than there is."""
     force = duals * active
     budget = reached * float(force @ weight)
 

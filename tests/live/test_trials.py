@@ -127,7 +127,7 @@ def test_a_pair_that_gains_is_kept_though_the_daemon_was_killed_while_it_was_on_
         place.kill()
 
         scheduler, _ = last_state(place)
-        pack, known = scheduler.settings.tactics.pack, scheduler.state.knowledge
+        pack, known = scheduler.settings.tactics.colocating, scheduler.state.knowledge
         assert pack is not None and pack.settle_seconds == 8
         assert known.sharing and known.tried == 1 and known.verdicts == {"kept": 1}
     finally:

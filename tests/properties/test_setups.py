@@ -43,8 +43,8 @@ def generous_placer(monkeypatch: pytest.MonkeyPatch) -> None:
     """Hands a GPU out again."""
     original = Packed.place
 
-    def place(self: Any, floor: PlacementView, requests: list[PlacementRequest]) -> list[Ints]:
-        placed = original(self, floor, requests)
+    def place(self: Any, view: PlacementView, requests: list[PlacementRequest]) -> list[Ints]:
+        placed = original(self, view, requests)
         if len(placed) > 1 and len(placed[0]) == len(placed[1]) and requests[0].pool == requests[1].pool:
             placed[1] = placed[0]
         return placed

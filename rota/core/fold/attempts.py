@@ -19,7 +19,7 @@ from rota.model.allocation import Ranking
 from rota.model.commands import Kill, Launch, Resize, Resume, Suspend, SuspendKind
 from rota.model.events import Attached, Exited, Outcome, Started, Suspended
 from rota.model.job import Phase
-from rota.model.units import FOREVER, MILLI, SHORTEST_HOLD_SECONDS
+from rota.model.units import FOREVER, MILLI, MIN_HOLD_SECONDS
 
 ROUNDING = 1e-6
 """A slower rate than this is no rate."""
@@ -168,16 +168,14 @@ def begin(state: State, job: int, at_s: float, min_run_factor: float = 0.0) -> N
     if state.settled(job):
         jobs.unsettled.discard(job)
     if question.overtaking:  # when it has made a step, the job that it overtakes may have its turn
-        seconds = max(
-            1.0 / max(table.rate.item(row), ROUNDING), SHORTEST_HOLD_SECONDS, table.stays_until_s.item(row) - state.now_s
-        )
+        seconds = max(1.0 / max(table.rate.item(row), ROUNDING), MIN_HOLD_SECONDS, table.stays_until_s.item(row) - state.now_s)
         question.until_s = min(question.until_s, state.now_s + seconds)
     if question.somebody_waits and question.answer is not None:
         ranking, ids = question.answer.allocation, question.answer.ids
         if isinstance(ranking, Ranking) and ranking.run_seconds is not None:  # a rank changes when it has run so long
             position = int(ids.searchsorted(job))
             if position < len(ids) and ids[position] == job:
-                holds = max(float(ranking.run_seconds[position]), SHORTEST_HOLD_SECONDS)
+                holds = max(float(ranking.run_seconds[position]), MIN_HOLD_SECONDS)
                 question.until_s = min(question.until_s, state.now_s + holds)
 
 

@@ -10,7 +10,7 @@ from rota.core.plan.pinned import protected_until_s
 from rota.core.state.state import State
 from rota.model.allocation import Ranking
 from rota.model.job import Phase
-from rota.model.units import FOREVER, SHORTEST_HOLD_SECONDS, Bools, Floats, Ints
+from rota.model.units import FOREVER, MIN_HOLD_SECONDS, Bools, Floats, Ints
 
 
 def overtaking(draft: Draft, granted: Bools) -> Bools | None:
@@ -58,7 +58,7 @@ def holds_until_s(draft: Draft, granted: Bools, some_wait: bool, overtakes: Bool
         until_s = max(min(allocation.until_s, state.now_s + holds), may_ask_s)
     if overtakes is not None:
         until_s = min(until_s, protected_until_s(state, draft.table.rows[overtakes]))
-    return max(until_s, state.now_s + SHORTEST_HOLD_SECONDS)
+    return max(until_s, state.now_s + MIN_HOLD_SECONDS)
 
 
 def _all_done_s(rounds: WholeSteps, draft: Draft, granted: Bools) -> float:
@@ -76,7 +76,7 @@ def _all_done_s(rounds: WholeSteps, draft: Draft, granted: Bools) -> float:
     rate = state.knowledge.options.rate[option]
     steps = np.minimum(rounds.steps_per_round(rate), table.steps_left[position])
     seconds = steps / rate + _start_seconds(state, table, position, option)
-    return state.now_s + max(float(seconds.max()), SHORTEST_HOLD_SECONDS)
+    return state.now_s + max(float(seconds.max()), MIN_HOLD_SECONDS)
 
 
 def _start_seconds(state: State, table: CandidateTable, position: Ints, option: Ints) -> Floats:

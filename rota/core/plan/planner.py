@@ -18,7 +18,7 @@ from rota.core.state.state import State
 from rota.model.placement_view import Placer
 from rota.model.plan import Plan
 from rota.model.trial import Trial
-from rota.model.units import FOREVER, SHORTEST_HOLD_SECONDS, Bools
+from rota.model.units import FOREVER, MIN_HOLD_SECONDS, Bools
 
 
 def make_plan(state: State, settings: Settings, placer: Placer) -> Plan:
@@ -81,7 +81,7 @@ def _draw_up(draft: Draft) -> Plan:
     if state.knowledge.trials or draft.trials:
         draft.look_again(_next_given_up_s(state, draft.trials))
     if draft.again_s < until_s:
-        until_s = min(until_s, max(draft.again_s, state.now_s + SHORTEST_HOLD_SECONDS))
+        until_s = min(until_s, max(draft.again_s, state.now_s + MIN_HOLD_SECONDS))
     if moved.look_s < until_s and draft.settings.decide.at_events:
         until_s = moved.look_s
     stable = not some_wait and draft.alive is None and draft.placer.sticky and stable_until_change(draft)

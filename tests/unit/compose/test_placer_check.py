@@ -20,12 +20,12 @@ class Mine:
     def keeps_together(self, request):
         return False
 
-    def place(self, floor, requests):
+    def place(self, view, requests):
         answer = []
         for request in requests:
-            free = np.flatnonzero(floor.available & (floor.cluster.gpu_pool == request.pool))
+            free = np.flatnonzero(view.available & (view.cluster.gpu_pool == request.pool))
             {pick}
-            floor.available[gpus] = False
+            view.available[gpus] = False
             answer.append(gpus)
         return answer
 """

@@ -56,9 +56,9 @@ def test_what_is_taken_is_left_to_the_placer() -> None:
 @pytest.mark.parametrize(
     ("gpus", "story"),
     [
-        ((0, 0), "name one twice"),
-        ((-1, 0), "name one outside 0 to 11"),
-        ((0, 12), "name one outside 0 to 11"),
+        ((0, 0), "contain a GPU twice"),
+        ((-1, 0), "contain a number outside 0 to 11"),
+        ((0, 12), "contain a number outside 0 to 11"),
         ((0.5, 1), "are not a tuple of whole numbers"),
         ((0,), "are 1, but its option has 2"),
         ((0, 1, 2), "are 3, but its option has 2"),
@@ -67,7 +67,7 @@ def test_what_is_taken_is_left_to_the_placer() -> None:
 )
 @pytest.mark.parametrize("wait_for_place", [False, True])
 def test_nonsense_is_refused(gpus: tuple[Any, ...], story: str, wait_for_place: bool) -> None:
-    with pytest.raises(PolicyError, match=f"Asks.allocate: the GPUs asked for at position 0 {story}") as caught:
+    with pytest.raises(PolicyError, match=f"Asks.allocate: the GPUs suggested at position 0 {story}") as caught:
         simulate(jobs(2), policy=Asks(*gpus), cluster=CLUSTER, wait_for_place=wait_for_place)
     assert "\n" not in caught.value.message
 
@@ -89,8 +89,8 @@ class Answers:
         (lambda view, all_: Ranking(order=all_, until_s="soon"), "until_s is 'soon', not a time"),  # type: ignore[arg-type]
         (lambda view, all_: Ranking(order=all_, until_s=float("nan")), "until_s is nan, not a time"),
         (lambda view, all_: Ranking(order=all_ * 0.5), "the order is not an array of whole numbers"),
-        (lambda view, all_: Ranking(order=all_ * 0), "the order names something twice"),
-        (lambda view, all_: Ranking(order=all_ - 1), "the order names something outside"),
+        (lambda view, all_: Ranking(order=all_ * 0), "the order contains a number twice"),
+        (lambda view, all_: Ranking(order=all_ - 1), "the order contains a number outside"),
         (lambda view, all_: Ranking(order=None), "the order is not an array of whole numbers"),  # type: ignore[arg-type]
         (lambda view, all_: Ranking(order=all_, run_seconds=all_ * np.nan), "run_seconds has an entry that is not a number"),
         (lambda view, all_: Ranking(order=all_, wait_seconds=all_ * np.nan), "wait_seconds has an entry that is not a number"),
@@ -98,7 +98,7 @@ class Answers:
         (lambda view, all_: Ranking(order=all_, run_seconds=np.ones(9)), "run_seconds has 9 entries, but there are"),
         (lambda view, all_: Ranking(order=all_, option=all_ * 1.0), "option is not an array of whole numbers"),
         (lambda view, all_: Assignment(position=all_, option=None), "option is not an array of whole numbers"),  # type: ignore[arg-type]
-        (lambda view, all_: Assignment(position=all_ * 0, option=all_ * 0), "the list of positions names something twice"),
+        (lambda view, all_: Assignment(position=all_ * 0, option=all_ * 0), "the list of positions contains a number twice"),
         (lambda view, all_: Assignment(position=all_, option=all_ * 0, gpus={7: (0, 1)}), "position 7, which has no option"),
         (lambda view, all_: Assignment(position=all_, option=all_ * 0, gpus=[(0, 1)]), "gpus is not a dict"),  # type: ignore[arg-type]
         (lambda view, all_: Shares(option=all_, share=None), "share is not an array of numbers"),  # type: ignore[arg-type]

@@ -9,7 +9,7 @@ from rota.errors import OptionError, PolicyError
 
 @pytest.mark.parametrize("values", [["a", "b"], np.zeros((3, 1)), np.array([1.0, np.nan]), 3.0, np.array([object()])])
 def test_a_ranking_goes_by_one_number_per_job(values: object) -> None:
-    with pytest.raises(OptionError, match=r"one number per job|not a number"):
+    with pytest.raises(OptionError, match=r"one number for each job|not a number"):
         rota.Ranking.by(values)  # type: ignore[arg-type]
 
 
@@ -32,7 +32,7 @@ class Writes:
 @pytest.mark.parametrize(
     "policy,words",
     [
-        (Short(), "made by 1 ranks, but there are"),
+        (Short(), "made from 1 ranks, but there are"),
         (Late(), "holds until 0 s"),
         (Writes(), r"read-only \(test_allocation.py:\d+\)"),
     ],

@@ -29,7 +29,7 @@ def test_one_size_is_not_elastic_however_it_is_written() -> None:
 @pytest.mark.parametrize(
     ("wrong", "says"),
     [
-        ({"gpus": 0.5, "gpu_counts": (1, 2)}, "part of a GPU"),
+        ({"gpus": 0.5, "gpu_counts": (1, 2)}, "fraction of a GPU"),
         ({"gpu_counts": (0,)}, "whole numbers from 1"),
         ({"gpu_counts": (1.5,)}, "whole numbers from 1"),
         ({"batch_sizes": (32,)}, "needs batch_size"),

@@ -74,7 +74,7 @@ def test_a_program_without_an_end_has_no_solution(face: Any) -> None:
 
 
 def test_no_solution_is_an_error_that_says_of_what() -> None:
-    with pytest.raises(SolverError, match="No solution of the seating plan was found") as raised:
+    with pytest.raises(SolverError, match="No solution was found for the seating plan") as raised:
         solved(None, "the seating plan")
     assert raised.value.hint
     known = Optimum(np.zeros(1), 0.0, np.zeros(0), np.zeros(0))

@@ -247,7 +247,7 @@ def test_an_entry_that_nothing_changes_is_no_obstacle() -> None:
 
 def test_a_goal_that_is_no_number_says_what_to_do() -> None:
     program = ask()
-    with pytest.raises(OptionError, match="an objective is one number") as raised:
+    with pytest.raises(OptionError, match="an objective must be one number") as raised:
         program.maximise(program.rate)
     assert ".sum()" in raised.value.hint and "least(...)" in raised.value.hint
     with pytest.raises(OptionError, match="one number") as raised:
