@@ -30,7 +30,6 @@ NOT_YET = (
     "rota/policies",
     "rota/profiles",
     "rota/ray",
-    "rota/report",
     "rota/sim",
     "rota/solver",
     "rota/tactics",
