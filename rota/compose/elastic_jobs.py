@@ -11,7 +11,7 @@ from rota.model.job import Arrival, JobSpec
 from rota.profiles.catalogue import read_key
 from rota.traces.trace import Trace
 
-WAYS = ("none", "gpus", "batch")
+ELASTIC_VALUES = ("none", "gpus", "batch")
 """Values of --elastic: no other sizes; other GPU counts at the requested batch size; other batch sizes too."""
 
 COUNTS = (1, 2, 4, 8, 16, 32, 64, 128, 256)
@@ -23,8 +23,8 @@ MAX_MULTIPLE = 4
 def made_elastic(way: str, trace: Trace, rates: Rates, gpus: int) -> Trace:
     """Return the trace with the sizes that its jobs accept on a cluster with `gpus` GPUs. A job without a known scaling model
     keeps its size."""
-    if way not in WAYS:
-        raise UnknownNameError("value of --elastic", way, WAYS, hint="--elastic batch")
+    if way not in ELASTIC_VALUES:
+        raise UnknownNameError("value of --elastic", way, ELASTIC_VALUES, hint="--elastic batch")
     made, unknown = [], Counter[str]()
     for _, spec in trace.arrivals:
         if way == "none":

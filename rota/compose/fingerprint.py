@@ -27,8 +27,8 @@ class Fingerprints:
 
     def files(self, study: Study) -> dict[str, str]:
         """Return the files that the study reads, as it names them, with a digest of each; empty if a file cannot be read."""
-        said = study.plain()
-        return {str(path): self._digest(path) for name in FILES if said.get(name) for path in self._read(name, said[name])}
+        given = study.plain()
+        return {str(path): self._digest(path) for name in FILES if given.get(name) for path in self._read(name, given[name])}
 
     def _read(self, name: str, text: str) -> list[Path]:
         if (name, text) not in self._files:
@@ -71,11 +71,11 @@ def _placer_files(text: str) -> Iterable[Path]:
 def _named_files(registry: Registry, text: str) -> list[Path]:
     """Return the file of a class that is not built in, and the files in its options, such as `hierarchical:tenants=FILE`."""
     try:
-        spelled = ParsedName.parse(text, registry.what)
+        parsed = ParsedName.parse(text, registry.what)
     except InputError:
         return []
-    found = [path for value in spelled.options.values() for path in _file(value)]
-    name = spelled.name.partition(":")[0]
+    found = [path for value in parsed.options.values() for path in _file(value)]
+    name = parsed.name.partition(":")[0]
     if name.endswith(".py"):
         return [*_file(name), *found]
     return [*(_plug_in_files(registry, name) if name not in registry.builtin else ()), *found]

@@ -1,4 +1,4 @@
-"""Options of a study that do nothing in this combination. Each is told in a note: it may be a slip of the pen, or a hope."""
+"""Notes on options of a study that do nothing in this combination. Such an option is probably a mistake."""
 
 from dataclasses import dataclass
 
@@ -22,12 +22,12 @@ from rota.tactics.grow import Grow
 from rota.traces.trace import NEVER_FITS, Trace
 
 _JOB = PlacementRequest(0, 0, 1, 0.0)
-"""Any job, to ask a placer what it makes of one."""
+"""Request with which a placer is asked how it treats jobs."""
 
 
 @dataclass(frozen=True)
 class Combination:
-    """A study, and what its parts came to."""
+    """A study, and the values that were made from it."""
 
     study: Study
     trace: Trace
@@ -37,10 +37,10 @@ class Combination:
     policy: Policy
     placer: Placer
     same_sizes: bool
-    """Jobs accept the sizes that the trace gives them, and no others."""
+    """Whether jobs accept exactly the sizes that the trace gives them."""
 
     def notes(self) -> list[str]:
-        """A sentence for every option that does nothing."""
+        """Return a sentence for every option that does nothing."""
         return [*self._jobs(), *self._times(), *self._places(), *self._slow_gpus(), *self._rates(), *self._policy()]
 
     def _jobs(self) -> list[str]:
@@ -78,7 +78,7 @@ class Combination:
         ):
             found.append("the tactic grow does nothing: no job here accepts more GPUs while it runs")
         if study.memory is not None and not any(arrival.spec.resident_gib for arrival in self.trace.arrivals):
-            found.append("memory does nothing: it is not known of any job what it holds")
+            found.append("memory does nothing: the GPU memory of every job is unknown")
         if study.whole_steps_seconds and not self.physics.whole_steps_seconds:
             found.append("whole_steps_seconds does nothing: only rounds of the preset gavel have whole steps")
         return found
@@ -91,7 +91,7 @@ class Combination:
             found += [f"--spread-penalty {alone}"] if study.spread_penalty is not None else []
             found += [f"--wait-for-place {alone}"] if study.wait_for_place else []
         elif study.wait_for_place and not self.placer.keeps_together(_JOB):
-            found.append("--wait-for-place does nothing: this placer keeps no job together")
+            found.append("--wait-for-place does nothing: this placer does not keep jobs together")
         if study.spread_penalty is not None and penalty is not None and spans:
             levels = len(self.cluster.domains)
             if any(len(factors) > levels for factors in (penalty.usual, *penalty.models.values())):
@@ -112,7 +112,7 @@ class Combination:
     def _slow_gpus(self) -> list[str]:
         study, scores, speeds, found = self.study, self.physics.variability, self.physics.gpu_speed, []
         if needs_of(self.placer).gpu_scores and scores is None:
-            found.append("all GPUs of a type count as equally fast: --variability says how slow each is")
+            found.append("all GPUs of a type count as equally fast: --variability sets how slow each is")
         if scores is not None and bool((scores.scores == scores.scores[:, :1]).all()):
             found.append("--variability does nothing: all GPUs have the same score")
         if study.variability_medians and study.variability is not None and not has_runs(study.variability):
@@ -133,10 +133,10 @@ class Combination:
             rates = self.physics.rates
             measured = {profile for profile, _, _ in (*rates.table, *rates.apart)}
             scaled = frozenset(rates.model.models if isinstance(rates.model, StepTimes) else ())
-            told = sorted({arrival.spec.profile for arrival in self.trace.arrivals if arrival.spec.profile})
-            if not any(profile in measured or model_of(profile) in scaled for profile in told):
-                near = closest(told[0], sorted(measured | scaled)) if told else ""
-                found.append(f"--profile does nothing: no job here is of a profile in {study.profile}.{near}")
+            names = sorted({arrival.spec.profile for arrival in self.trace.arrivals if arrival.spec.profile})
+            if not any(profile in measured or model_of(profile) in scaled for profile in names):
+                near = closest(names[0], sorted(measured | scaled)) if names else ""
+                found.append(f"--profile does nothing: no job has a profile of {study.profile}.{near}")
             if study.rates is not None and (study.rates.table or study.rates.apart or study.rates.pairs):
                 found.append("the measurements in `rates` do nothing: --profile replaces them")
         return found
@@ -159,11 +159,11 @@ class Combination:
 
 
 _FAILING = {"checkpoint_every_seconds": "--checkpoint-every-seconds", "node_repair_seconds": "--node-repair-seconds"}
-"""Options that are about failures of nodes."""
+"""Options that only matter if nodes fail -> their flags."""
 
 
 def unused_costs(study: Study, record: Record) -> list[str]:
-    """Options that turned out to do nothing, after the run."""
+    """Return a sentence for every option that had no effect in the run."""
     found = []
     who = study.policy if isinstance(study.policy, str) else type(study.policy).__name__
     if not int(record.suspensions.sum()) and not record.outages:
@@ -177,18 +177,18 @@ def unused_costs(study: Study, record: Record) -> list[str]:
 
 
 def _holds_memory(physics: Physics, trace: Trace) -> bool:
-    """Whether moving what jobs hold on their GPUs costs anything."""
+    """Return whether moving the GPU memory of jobs costs anything."""
     costs = physics.costs
     return any(costs.move_of(each.spec) or costs.park_of(each.spec) for each in trace.arrivals)
 
 
 def _can_grow(arrival: Arrival) -> bool:
-    """Whether a job accepts more GPUs than it asks for while it runs."""
+    """Return whether a job accepts more GPUs than it requests while it runs."""
     return arrival.spec.can_resize and max(arrival.spec.gpu_counts, default=0) > arrival.spec.gpus
 
 
 def _can_span(spec: JobSpec, cluster: Cluster) -> bool:
-    """Whether a job may get GPUs of several nodes."""
+    """Return whether a job may get GPUs of several nodes."""
     if spec.width < 2:
         return False
     pools = [pool for pool, name in enumerate(cluster.pools) if not spec.accelerators or name in spec.accelerators]
@@ -196,7 +196,7 @@ def _can_span(spec: JobSpec, cluster: Cluster) -> bool:
 
 
 def _ignores_skew(placer: Placer) -> bool:
-    """Whether a placer treats the most and the least skewed model alike."""
+    """Return whether a placer treats the most and the least skewed model alike."""
     return placer.keeps_together(PlacementRequest(0, 0, 2, 0.0, skew=1.0)) == placer.keeps_together(
         PlacementRequest(0, 0, 2, 0.0, skew=0.0)
     )

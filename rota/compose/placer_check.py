@@ -64,9 +64,9 @@ class _Observed:
 
     def place(self, view: PlacementView, requests: list[PlacementRequest]) -> list[Ints]:
         before = _copied(view)
-        asked = list(requests)
+        requested = list(requests)
         answer = self._placer.place(view, requests)
-        self._listener(before, asked, answer)
+        self._listener(before, requested, answer)
         return answer
 
 
@@ -90,7 +90,7 @@ def _every_job_ends(make: Make, seed: int) -> None:
             raise Violation(f"{left} jobs never end under {policy}")
 
 
-def _as_many_as_asked(make: Make, seed: int) -> None:
+def _requested_number_of_gpus(make: Make, seed: int) -> None:
     def listener(view: PlacementView, requests: list[PlacementRequest], answer: list[Ints]) -> None:
         if len(answer) != len(requests):
             raise Violation(f"{len(requests)} requests got {len(answer)} answers")
@@ -141,7 +141,7 @@ def _same_seed_same_run(make: Make, seed: int) -> None:
 
 PROPERTIES: Mapping[str, Callable[[Make, int], None]] = {
     "every job ends": _every_job_ends,
-    "each request gets its number of GPUs": _as_many_as_asked,
+    "each request gets its number of GPUs": _requested_number_of_gpus,
     "GPUs are free, of the right pool, and given once": _of_its_pool_and_free,
     "the same view gives the same answer": _same_floor_same_answer,
     "the same seed gives the same run": _same_seed_same_run,

@@ -14,7 +14,7 @@ from rota.profiles.catalogue import Catalogue
 
 @dataclass(frozen=True)
 class Preset:
-    """What a name stands for."""
+    """Options that a preset's name stands for."""
 
     about: str
     physics: Mapping[str, Any] = field(default_factory=dict)
@@ -22,11 +22,11 @@ class Preset:
     options: Mapping[str, Mapping[str, str]] = field(default_factory=dict)
     """Options of policies and placers, by name."""
     dollars_per_hour: Mapping[str, float] = field(default_factory=dict)
-    """Prices of accelerator types; a cluster's own win."""
+    """Prices of accelerator types; the prices of a cluster file win."""
 
 
 MEASURED = Preset(
-    "What a training process costs on a current GPU: launch 5 s, save 6 s, load 3 s, a save every half hour; speeds by type.",
+    "Costs of a training process on a current GPU: launch 5 s, save 6 s, load 3 s, a save every half hour; speeds by type.",
     physics={
         "rates": Rates(model=Catalogue()),
         "launch_seconds": 5.0,
@@ -35,8 +35,8 @@ MEASURED = Preset(
         "checkpoint_every_seconds": 1800.0,
     },
 )
-"""Used when no preset is named. From measurements with PyTorch on an H200: importing it and opening a CUDA context takes about
-5 s, writing 4 GiB of state about 6 s, reading it about 3 s. That jobs save every half hour matters only where nodes fail."""
+"""Preset that is used if none is named. From measurements with PyTorch on an H200: importing it and opening a CUDA context takes
+about 5 s, writing 4 GiB of state about 6 s, reading it about 3 s. The interval between saves only matters if nodes fail."""
 
 PRESETS: Mapping[str, Preset] = {
     "ideal": Preset(
@@ -55,7 +55,7 @@ PRESETS: Mapping[str, Preset] = {
         dollars_per_hour={"V100": 0.74, "P100": 0.43, "K80": 0.135},
     ),
     "blox": Preset(
-        "The simulator of PAL: rounds of 360 s at which jobs end, nobody overtakes, free moves, 1.7 across nodes.",
+        "The simulator of PAL: rounds of 360 s at which jobs end, no backfill, free moves, 1.7 across nodes.",
         physics={
             "rates": Rates(speeds={}, model=Catalogue(), everywhere=REFERENCE),
             "spread_penalty": 1.7,

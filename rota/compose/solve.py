@@ -37,7 +37,7 @@ from rota.model.units import FOREVER, Floats, Ints
 from rota.profiles.simulation_rates import read_rates
 from rota.solver.effect import Effect
 
-NONE = 1e-6
+MIN_SHARE = 1e-6
 """Share below which a share counts as zero. Interior-point solvers leave tiny shares everywhere."""
 
 
@@ -99,8 +99,8 @@ def _instance(plain: Mapping[str, Any], profile: Rates | None) -> Instance:
         raise ValueError("it is not an object")
     counts = {canonical(str(name)): int(gpus) for name, gpus in plain["cluster_spec"].items() if int(gpus) > 0}
     types = [canonical(str(name)) for name in plain["worker_types"]]
-    if strangers := sorted(counts.keys() - set(types)):
-        raise ValueError(f"{', '.join(strangers)} of cluster_spec is not in worker_types")
+    if unknown := sorted(counts.keys() - set(types)):
+        raise ValueError(f"{', '.join(unknown)} of cluster_spec is not in worker_types")
     nodes = [Node(name.lower(), name, counts[name]) for name in types if name in counts]
     table: dict[tuple[str, str, int], float] = {}
     keys: dict[tuple[str, int, tuple[float, ...]], str] = {}
@@ -194,8 +194,8 @@ def _roomy(instance: Instance) -> tuple[Instance, int]:
 def _with_tenants(policy: Any, tenants: Tenants) -> Policy:
     """Give the tenants of the instance to a policy that serves tenants, unless it has its own."""
     given = policy.tenants if isinstance(policy, HasTenants) else None
-    asks = given is not None and not given.weights and not given.policies
-    served: Policy = replace(policy, tenants=tenants) if asks else policy
+    needs_tenants = given is not None and not given.weights and not given.policies
+    served: Policy = replace(policy, tenants=tenants) if needs_tenants else policy
     return served
 
 
@@ -215,7 +215,7 @@ def _units(share: Floats, table: CandidateTable, names: list[int], cluster: Clus
     known, that time is split among the members of the kind in proportion to their own."""
     options, found = table.options, []
     rows = options.by_account[table.kind]
-    for job, account in zip(*((share > NONE) & (rows >= 0)).nonzero(), strict=True):
+    for job, account in zip(*((share > MIN_SHARE) & (rows >= 0)).nonzero(), strict=True):
         row, mine = int(rows[job, account]), float(share[job, account])
         if names[job] >= count:
             continue
@@ -225,10 +225,10 @@ def _units(share: Floats, table: CandidateTable, names: list[int], cluster: Clus
             size = {"gpus": int(options.gpus[row])} if options.elastic else {}
             found.append({"jobs": [names[job]], "accelerator": accelerator, **size, "share": min(mine, 1.0)})
             continue
-        others = ((table.kind == options.kind[twin]) & (share[:, options.account[twin]] > NONE)).nonzero()[0]
+        others = ((table.kind == options.kind[twin]) & (share[:, options.account[twin]] > MIN_SHARE)).nonzero()[0]
         others = others[others != job]
         theirs = share[others, options.account[twin]]
-        for other, part in zip(others.tolist(), (mine * theirs / max(theirs.sum(), NONE)).tolist(), strict=True):
-            if (row, job) < (twin, other) and part > NONE:
+        for other, part in zip(others.tolist(), (mine * theirs / max(theirs.sum(), MIN_SHARE)).tolist(), strict=True):
+            if (row, job) < (twin, other) and part > MIN_SHARE:
                 found.append({"jobs": sorted((names[job], names[other])), "accelerator": accelerator, "share": min(part, 1.0)})
     return found

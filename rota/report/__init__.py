@@ -1,1 +1,1 @@
-"""What happened: the figures of a run, and the limits no schedule could have beaten."""
+"""Reports on runs: their figures, and bounds that no schedule can beat."""

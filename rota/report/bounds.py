@@ -1,4 +1,4 @@
-"""Lower bounds on mean JCT and makespan: what no schedule could have beaten, on equal and on unequal GPUs.
+"""Lower bounds on mean JCT and makespan: values that no schedule can beat, on equal and on unequal GPUs.
 
 Put a price on a GPU-second of each pool such that the whole cluster earns 1 a second. A job that makes `rate[j]` steps a second
 on `gpus` GPUs of pool j then pays at least
@@ -8,7 +8,7 @@ on `gpus` GPUs of pool j then pays at least
 on whatever mixture of pools it runs, while the cluster never earns more than 1 a second. So the cluster is no better than one
 machine of rate 1 with jobs of size w (weak duality: the prices are feasible in the dual of the throughput program). Any prices
 give a valid bound and good ones a tight bound; with equal GPUs w = GPUs x run time / cluster size. Besides, no job takes less
-than p, its shortest run time. For any set of jobs, whatever else runs beside them:
+than p, its shortest run time. For any set of jobs, whichever other jobs run at the same time:
 
 - mean JCT >= mean p;
 - mean JCT >= mean flow time under SRPT with sizes w, which is optimal on one machine (Schrage 1968);
@@ -17,16 +17,16 @@ than p, its shortest run time. For any set of jobs, whatever else runs beside th
   Queyranne, Schulz, Skutella and Wang 2002);
 - makespan >= t + sum of w over jobs submitted at t or later, for every t, and >= submission + p, both from the first submission.
 
-A job that accepts several sizes pays w at the size where that is least, and p is its shortest run time at any of them. What slows
-jobs down (slow GPUs in a pool, gangs over several nodes, overheads, failures) only adds to a schedule.
+A job that accepts several sizes pays w at its cheapest size, and p is its shortest run time at any size. Everything that slows
+jobs down (slow GPUs in a pool, gangs over several nodes, overheads, failures) only makes a schedule longer.
 
-Where two jobs may share GPUs, both together must not pay more than these GPUs earn. With alpha the price of a job's step, that is
+Where two jobs may share GPUs, both together must not pay more than these GPUs earn. With alpha the price of a job's step, this is
 
     alpha_a x rate[a beside b] + alpha_b x rate[b beside a] <= price x gpus
 
-for every pair that somebody measured, and alpha x rate <= price x gpus for each job alone. Then again w = alpha x steps, and all
-else as above. A pair nobody knows takes turns, which asks for no more than the second. A job beside one that is not in the set
-counts as alone, at the best rate it has beside anybody.
+for every measured pair, and alpha x rate <= price x gpus for each job alone. Then again w = alpha x steps, and everything else is
+as above. A pair that was never measured takes turns, which adds no constraint to the second. A job colocated with a job outside
+the set counts as alone, at its best rate with any partner.
 """
 
 import heapq
@@ -43,39 +43,40 @@ from rota.model.units import FOREVER, Bools, Floats, Ints
 from rota.sim.physics import Physics
 
 SEARCH_JOBS = 200_000
-"""Jobs swept at most in search of better prices, per bound. Work, not time: the same jobs have the same bound everywhere."""
+"""Maximum number of job visits in the search for better prices, per bound. A limit on work instead of time gives the same bound
+on every machine."""
 
 FIRST_MOVE, LAST_MOVE = 0.3, 0.01
-"""Share of the prices that the search moves at once, at first and at last."""
+"""Fraction of the prices that the search moves in one step, at first and at last."""
 
 
 @dataclass(frozen=True, slots=True, eq=False, kw_only=True)
 class Bounds:
-    """What no schedule of these jobs can go below. All None if there are no jobs, or if the work of one is not known: its steps
-    are infinite, or no pool can run it."""
+    """Values that no schedule of these jobs can go below. All are None if there are no jobs, or if the work of a job is unknown
+    because it has infinitely many steps or no pool can run it."""
 
     run_time_seconds: float | None = None
-    """Mean of the shortest run times."""
+    """Mean of the shortest run times, in seconds."""
     srpt_seconds: float | None = None
-    """Mean flow time of shortest-remaining-first on one machine as strong as the cluster."""
+    """Mean flow time, in seconds, of shortest-remaining-first on one machine as strong as the cluster."""
     busy_time_seconds: float | None = None
-    """The same from mean busy times and half the shortest run times."""
+    """Mean JCT bound from mean busy times and half the shortest run times, in seconds."""
     mean_jct_seconds: float | None = None
-    """The largest of the three."""
+    """Largest of the three bounds on mean JCT, in seconds."""
     makespan_seconds: float | None = None
-    """From the first submission to the last end."""
+    """Lower bound on the time from the first submission to the last end, in seconds."""
     offered_load: float | None = None
-    """Seconds the jobs need of the whole cluster, at the prices where that is most, over the seconds from the first to the last
-    submission; with equal GPUs: sum of GPUs x run time / (cluster GPUs x that time). But never more than the jobs would have of
-    the cluster at one time if none waited: a few long jobs soon after each other are no heavy load if there is room for all of
-    them. Also None if all are submitted at once."""
+    """Seconds of the whole cluster that the jobs need, at the prices that make it the most, divided by the seconds from the first
+    to the last submission. With equal GPUs: sum of GPUs x run time / (cluster GPUs x that time). Limited to the fraction of the
+    cluster that the jobs would occupy at one time if none waited: a few long jobs in quick succession are no heavy load if all of
+    them fit. None also if all jobs are submitted at once."""
     shortest_seconds: Floats
-    """Shortest run time of each job, in the order given; infinite where it is not known."""
+    """Shortest run time of each job in seconds, in the order given; inf if unknown."""
 
 
 def bounds(arrivals: Sequence[Arrival], cluster: Cluster, physics: Physics, *, packing: bool = False) -> Bounds:
-    """Bounds for exactly these jobs. Others beside them can only have slowed them down, so they need not be given. `packing`: two
-    jobs may share GPUs."""
+    """Return the bounds for exactly these jobs. Other jobs at the same time can only slow them down, so they are left out.
+    `packing`: whether two jobs may share GPUs."""
     kind, rates, best, pairs = _kinds(arrivals, cluster, physics, packing)
     steps = np.array([arrival.spec.steps for arrival in arrivals], dtype=np.float64)
     fastest = best[kind]
@@ -101,41 +102,42 @@ def bounds(arrivals: Sequence[Arrival], cluster: Cluster, physics: Physics, *, p
 
 
 def _load(work: "_Work", sizes: Floats, span_seconds: float) -> float:
-    """Work over the time in which it was submitted, up to the most that jobs would have of the cluster at once if none waited."""
+    """Return the work divided by the time in which it was submitted, limited to the largest fraction of the cluster that the jobs
+    would occupy at one time if none waited."""
     share = np.divide(sizes, work.shortest, out=np.zeros_like(sizes), where=work.shortest > 0)
     at_s = np.concatenate((work.since_first + work.shortest, work.since_first))
-    order = np.lexsort((np.repeat([0, 1], len(share)), at_s))  # whoever ends makes room for whoever comes at that instant
-    most = float(np.cumsum(np.concatenate((-share, share))[order]).max(initial=0.0))
-    return min(float(sizes.sum()) / span_seconds, most)
+    order = np.lexsort((np.repeat([0, 1], len(share)), at_s))  # a job that ends makes room for a job that starts at that instant
+    peak = float(np.cumsum(np.concatenate((-share, share))[order]).max(initial=0.0))
+    return min(float(sizes.sum()) / span_seconds, peak)
 
 
 @dataclass(frozen=True, eq=False, kw_only=True)
 class _Pairs:
-    """Two kinds on the same GPUs of a pool, where that may do more than each of them alone."""
+    """Pairs of kinds that together may do more on the same GPUs of a pool than each of them alone."""
 
     first: Ints
     second: Ints
     pool: Ints
     first_speed: Floats
-    """Rate of the first beside the second, over its best rate anywhere."""
+    """Rate of the first colocated with the second, divided by its best rate anywhere."""
     second_speed: Floats
 
 
 class _Start(NamedTuple):
-    """Where to look for good prices."""
+    """Starting point of the search for good prices."""
 
     shares: Floats
     """What each pool earns of the 1 that the cluster earns."""
     lean: Floats | None = None
-    """What each kind pays of the most it could pay alone; None: all of it."""
+    """Fraction that each kind pays of the most it could pay alone; None: all of it."""
 
 
 def _kinds(
     arrivals: Sequence[Arrival], cluster: Cluster, physics: Physics, packing: bool
 ) -> tuple[Ints, Floats, Floats, _Pairs | None]:
-    """The kind of each job; the best true rate of each kind on each pool for the GPUs it asked for, 0 where it cannot run; its
-    best rate anywhere at any size; and pairs if there are any. If another size does more per GPU, the rate for the GPUs it asked
-    for is what so many GPUs would do at that size."""
+    """Return the kind of each job, the best true rate of each kind on each pool with the requested GPUs (0 if it cannot run
+    there), its best rate anywhere at any size, and the pairs, if any. If another size does more per GPU, the rate with the
+    requested GPUs is scaled from that size."""
     numbers: dict[Kind, int] = {}
     specs: list[JobSpec] = []
     kind = np.zeros(len(arrivals), dtype=np.int64)
@@ -146,33 +148,33 @@ def _kinds(
         kind[i] = number
     rates = np.zeros((len(specs), len(cluster.pools)))
     best = np.zeros(len(specs))
-    company = []
+    colocated = []
     for number, spec in enumerate(specs):
-        asked = {}
+        requested = {}
         for pool, by_width in physics.fastest_by_width(spec, cluster).items():
             rates[number, pool] = max(rate * (spec.width / width) for width, rate in by_width.items())
             best[number] = max(best[number], *by_width.values())
             if spec.width in by_width:
-                asked[pool] = by_width[spec.width]
-        company.append(physics.fastest_together(spec, cluster, asked) if packing else {})
-        for (pool, _), rate in company[-1].items():
+                requested[pool] = by_width[spec.width]
+        colocated.append(physics.fastest_together(spec, cluster, requested) if packing else {})
+        for (pool, _), rate in colocated[-1].items():
             rates[number, pool] = max(rates[number, pool], rate)
             best[number] = max(best[number], rate)
-    return kind, rates, best, _pairs(specs, rates, company)
+    return kind, rates, best, _pairs(specs, rates, colocated)
 
 
-def _pairs(specs: Sequence[JobSpec], rates: Floats, company: Sequence[Mapping[tuple[int, str], float]]) -> _Pairs | None:
+def _pairs(specs: Sequence[JobSpec], rates: Floats, colocated: Sequence[Mapping[tuple[int, str], float]]) -> _Pairs | None:
     best = rates.max(axis=1, initial=0.0)
     alike: dict[tuple[str, float], list[int]] = {}
     for number, spec in enumerate(specs):
         alike.setdefault((spec.profile, spec.gpus), []).append(number)
     rows = []
     for a, spec in enumerate(specs):
-        # Only partners that were measured beside it: most pairs of many profiles never were.
-        for (pool, profile), one in company[a].items() if spec.gpus >= 1 else ():
+        # Only partners that were measured with this profile: most pairs of many profiles were never measured.
+        for (pool, profile), one in colocated[a].items() if spec.gpus >= 1 else ():
             for b in alike.get((profile, spec.gpus), ()):
-                other = company[b].get((pool, spec.profile)) if b <= a else None
-                # What is no more than taking turns needs no price of its own.
+                other = colocated[b].get((pool, spec.profile)) if b <= a else None
+                # A pair that does no more than taking turns needs no price of its own.
                 if other is not None and one / rates[a, pool] + other / rates[b, pool] > 1:
                     rows.append((a, b, pool, one / best[a], other / best[b]))
     rows.sort(key=lambda row: row[:3])
@@ -185,18 +187,18 @@ def _pairs(specs: Sequence[JobSpec], rates: Floats, company: Sequence[Mapping[tu
 
 @dataclass(frozen=True, eq=False, kw_only=True)
 class _Work:
-    """The jobs in order of submission. Prices are written as shares: what each pool earns of the 1 that the cluster earns."""
+    """Jobs in order of submission. Prices are written as shares: what each pool earns of the 1 that the cluster earns."""
 
     since_first: Floats
-    """Submission, in seconds after the first one."""
+    """Submission times, in seconds after the first one."""
     shortest: Floats
     gpu_seconds: Floats
-    """GPUs x run time where it needs the fewest GPU-seconds."""
+    """GPUs x run time on the pool where the job needs the fewest GPU-seconds."""
     kind: Ints
     usable: Bools
-    """Shape (kinds, pools): jobs of this kind can run there."""
+    """Whether jobs of a kind can run on a pool, shape (kinds, pools)."""
     slowdown: Floats
-    """Shape (kinds, pools): how much slower than on the best pool; 1 where it cannot run."""
+    """How much slower than on its best pool, shape (kinds, pools); 1 where it cannot run."""
     capacity: Ints
     pairs: _Pairs | None
 
@@ -227,7 +229,7 @@ class _Work:
         )
 
     def sizes(self, start: _Start) -> Floats:
-        """w of each job: seconds of the whole cluster that it cannot do without."""
+        """Return w of each job: the seconds of the whole cluster that it needs at least."""
         price = start.shares / self.capacity
         cheapest = self.alone(price)
         if self.pairs is not None:
@@ -236,13 +238,14 @@ class _Work:
         return sizes
 
     def alone(self, price: Floats) -> Floats:
-        """What a GPU-second of each kind, at its best rate, costs at least where no GPU is shared."""
+        """Return the lowest price of a GPU-second of each kind at its best rate, where no GPU is shared."""
         cheapest: Floats = np.where(self.usable, self.slowdown * price, FOREVER).min(axis=1)
         return cheapest
 
 
 def _together(pairs: _Pairs, price: Floats, cost: Floats) -> Floats:
-    """The same, lowered until no pair pays more than its GPUs earn: each kind by as much as the pair of it that is worst off."""
+    """Lower the costs until no pair pays more than its GPUs earn. Each kind is lowered as far as its most expensive pair
+    needs."""
     paid = cost[pairs.first] * pairs.first_speed + cost[pairs.second] * pairs.second_speed
     factor = np.divide(price[pairs.pool], paid, out=np.ones_like(paid), where=paid > price[pairs.pool])
     lowest = np.ones_like(cost)
@@ -260,10 +263,11 @@ _Value = Callable[[_Work, Floats], float]
 
 
 def _promising_shares(work: _Work) -> list[_Start]:
-    """Where to look for good prices; one answer only if no other can be better. The first follows the pools' mean speed, and is
-    the best if all jobs agree on how the pools compare: other prices then lower the w of every job. The second makes the sum of
-    w the largest, and with it the offered load; the third weights each job by how many would wait behind it."""
-    # Rounded, or noise in the last digits would tell like from like.
+    """Return where to look for good prices; one answer only if no other can be better. The first follows the pools' mean speed,
+    and is the best if all jobs agree on how the pools compare: other prices then lower the w of every job. The second makes the
+    sum of w, and with it the offered load, the largest. The third weights each job by the number of jobs that would wait behind
+    it."""
+    # Rounded, so that noise in the last digits does not split equal rows.
     relative, same = np.unique(np.where(work.usable, work.slowdown.round(9), FOREVER), axis=0, return_inverse=True)
     kind = same.reshape(-1)[work.kind]
     speed = np.bincount(kind, weights=work.gpu_seconds, minlength=len(relative)) @ (1.0 / relative)
@@ -277,8 +281,8 @@ def _promising_shares(work: _Work) -> list[_Start]:
 
 
 def _promising_with_pairs(work: _Work, pairs: _Pairs) -> list[_Start]:
-    """The same where GPUs are shared. Who of two that share pays how much is also to be chosen: as the program says, or each as
-    much as it could pay alone, less what is too much for the pair."""
+    """Return where to look for good prices if GPUs are shared. How two partners divide the price is also a choice: as the program
+    says, or each as much as it could pay alone, reduced to what the pair may pay."""
     relative = np.where(work.usable, work.slowdown, FOREVER)
 
     def best(weight: Floats) -> _Start:
@@ -292,23 +296,23 @@ def _promising_with_pairs(work: _Work, pairs: _Pairs) -> list[_Start]:
 
 
 def _behind(work: _Work, start: _Start) -> Floats:
-    """How many jobs would wait behind each one, itself included, if the smallest went first."""
+    """Return how many jobs would wait behind each one, including itself, if the smallest went first."""
     behind = np.empty(len(work.kind))
     behind[np.argsort(-work.sizes(start), kind="stable")] = np.arange(1, len(behind) + 1)
     return behind
 
 
 def _dual(relative: Floats, kind: Ints, weight: Floats, capacity: Ints, pairs: _Pairs | None = None) -> tuple[Floats, Floats]:
-    """Shares that make the weighted sum of w the largest, and what each kind pays: a linear program. Only used to choose where to
-    look: sizes follow from shares exactly, so that no tolerance of the solver can spoil a bound."""
-    # Imported here because it takes longer than many a simulation, and equal GPUs need no program.
+    """Return the shares that make the weighted sum of w the largest, and what each kind pays, from a linear program. The result
+    only says where to look: sizes follow from shares exactly, so the solver's tolerance cannot spoil a bound."""
+    # Imported here: the import takes longer than many a simulation, and equal GPUs need no program.
     from scipy.optimize import milp
     from scipy.sparse import csr_array
 
     kinds, pools = relative.shape
     of, pool = np.nonzero(np.isfinite(relative))
     row = np.arange(len(of))
-    # Prices are counted in that of a GPU when all cost the same, which keeps the numbers near 1.
+    # Prices are relative to the price of a GPU if all cost the same, which keeps the numbers near 1.
     at_most = -relative[of, pool] * (capacity.sum() / capacity)[pool]
     entries = np.concatenate((np.ones(len(row)), at_most))
     where = (np.concatenate((row, row)), np.concatenate((pools + of, pool)))
@@ -332,8 +336,9 @@ def _dual(relative: Floats, kind: Ints, weight: Floats, capacity: Ints, pairs: _
 
 
 def _largest(value: _Value, work: _Work, starts: Sequence[_Start]) -> float:
-    """The largest bound over the starts and a pattern search from the best of them: towards each pool, away from each pool, and
-    half as far whenever neither helps. Deterministic; every point on its way is a valid bound."""
+    """Return the largest bound over the starts and a pattern search from the best of them. The search moves towards each pool and
+    away from each pool, and halves its step if neither helps. It is deterministic, and every point on its way is a valid
+    bound."""
     best, (shares, lean) = -FOREVER, starts[0]
     for start in starts:
         found = value(work, work.sizes(start))
@@ -366,7 +371,7 @@ def _makespan_seconds(work: _Work, sizes: Floats) -> float:
 
 
 def _srpt_seconds(work: _Work, sizes: Floats) -> float:
-    """Mean flow time of shortest remaining first on one machine: the number of jobs there, summed over time."""
+    """Return the mean flow time of shortest remaining first on one machine: the number of jobs in it, summed over time."""
     waiting: list[float] = []
     now, flow = 0.0, 0.0
     for submitted, size in zip(work.since_first.tolist(), sizes.tolist(), strict=True):
@@ -388,7 +393,7 @@ def _srpt_seconds(work: _Work, sizes: Floats) -> float:
 
 
 def _busy_time_seconds(work: _Work, sizes: Floats) -> float:
-    """Mean of (mean busy time - submission) + p / 2 with the smallest size first, preemptively, on one machine."""
+    """Return the mean of (mean busy time - submission) + p / 2 with the smallest size first, preemptively, on one machine."""
     submitted, left = work.since_first.tolist(), sizes.tolist()
     waiting: list[tuple[float, int]] = []
     now, total = 0.0, 0.0
@@ -402,7 +407,7 @@ def _busy_time_seconds(work: _Work, sizes: Floats) -> float:
             if left[at] <= 0:
                 heapq.heappop(waiting)
         now = max(now, submission)
-        if left[job] > 0:  # a job of no size is done as it comes
+        if left[job] > 0:  # a job of size 0 is done when it arrives
             heapq.heappush(waiting, (left[job], job))
     for size, at in sorted(waiting):
         total += left[at] / size * (now - submitted[at] + left[at] / 2)

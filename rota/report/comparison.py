@@ -1,7 +1,7 @@
-"""Several runs side by side: one line per policy, with intervals over seeds, paired against the first.
+"""Several runs compared: one line per policy, with intervals over seeds, paired with the first policy.
 
-A seed gives every policy the same jobs and the same luck, so the difference between two policies is taken seed by seed before it
-is averaged. Intervals are Student's, at 95%; with one seed there is none.
+A seed gives every policy the same jobs and the same random numbers, so policies are compared seed by seed before averaging.
+Intervals are Student's, at 95%; a single seed has none.
 """
 
 import math
@@ -22,44 +22,44 @@ if TYPE_CHECKING:
 CONFIDENCE = 0.95
 
 WALL_CLOCK = ("decision_seconds", "simulated_in_seconds", "peak_memory_mb")
-"""Figures of a summary that say how the simulation went, not what the cluster did: no two runs agree on them."""
+"""Figures that describe the simulation instead of the cluster: they differ between any two runs."""
 
 Interval = tuple[float, float]
 
 
 @dataclass(frozen=True, slots=True)
 class PairedRatio:
-    """How a policy's mean JCT compares with the baseline's on the same seeds."""
+    """A policy's mean JCT compared with the baseline's on the same seeds."""
 
     against: str
-    """The policy it is compared with: the first one."""
+    """Label of the baseline: the first policy."""
     ratio: float
-    """Geometric mean over seeds of mean JCT / the baseline's: below 1 is better."""
+    """Geometric mean over seeds of mean JCT / baseline mean JCT: below 1 is better."""
     interval: Interval | None
     """95% interval of the ratio; None with a single seed."""
 
 
 @dataclass(frozen=True, eq=False)
 class PolicyLine:
-    """One policy over all seeds."""
+    """Results of one policy over all seeds."""
 
     label: str
-    """The policy as it was asked for."""
+    """The policy as requested."""
     results: tuple[Result, ...]
-    """One for each seed."""
+    """One result for each seed."""
     paired: PairedRatio | None
-    """The comparison with the first policy; None for the first itself."""
+    """Comparison with the first policy; None for the first itself."""
 
     @cached_property
     def summary(self) -> dict[str, float | int | None]:
-        """The mean of each figure over the seeds; of a single seed, what it says."""
+        """Mean of each figure over the seeds; with a single seed, its summary."""
         if len(self.results) == 1:
             return self.results[0].summary.to_dict()
         return {name: _mean(self._values(name)) for name in Summary.__dataclass_fields__}
 
     @cached_property
     def intervals(self) -> dict[str, Interval]:
-        """95% intervals of the figures that were measured under every seed; none if the seeds changed nothing."""
+        """95% intervals of the figures that every seed has; empty if all seeds gave the same schedule."""
         found = {}
         for name in Summary.__dataclass_fields__:
             values = [value for value in self._values(name) if value is not None]
@@ -69,12 +69,12 @@ class PolicyLine:
 
     @property
     def alike(self) -> bool:
-        """Every seed gave the same schedule."""
+        """Whether every seed gave the same schedule."""
         first = self.results[0].record.finished_s
         return all(np.array_equal(result.record.finished_s, first, equal_nan=True) for result in self.results[1:])
 
     def half_width(self, name: str) -> float | None:
-        """Half of a figure's interval: what stands behind ± in tables."""
+        """Return half the width of a figure's interval, which tables print after ±."""
         bounds = self.intervals.get(name)
         return (bounds[1] - bounds[0]) / 2 if bounds else None
 
@@ -82,7 +82,7 @@ class PolicyLine:
         return [getattr(result.summary, name) for result in self.results]
 
     def to_dict(self) -> dict[str, Any]:
-        """As a single run says it, and what several seeds add."""
+        """Return the form of a single run, with the additional figures of several seeds."""
         whole: dict[str, Any] = {"summary": self.summary, "params": dict(self.results[0].params)}
         trials = [result.trials.to_dict() for result in self.results if result.trials is not None]
         if trials:
@@ -101,7 +101,7 @@ class PolicyLine:
 
 
 class Comparison(Sequence[Result]):
-    """Runs of several policies over the same jobs. As a sequence: every run, policy by policy, seed by seed."""
+    """Runs of several policies with the same jobs. As a sequence: every run, policy by policy, seed by seed."""
 
     def __init__(self, runs: Mapping[str, Sequence[Result]]) -> None:
         baseline = next(iter(runs), "")
@@ -112,22 +112,22 @@ class Comparison(Sequence[Result]):
 
     @property
     def seeds(self) -> int:
-        """How many seeds each policy was run with."""
+        """Number of seeds that each policy ran with."""
         return len(self.lines[0].results) if self.lines else 0
 
     @property
     def notes(self) -> list[str]:
-        """The notes of all runs, each once."""
+        """Notes of all runs, without repetitions."""
         return list(dict.fromkeys(note for result in self for note in result.notes))
 
     @property
     def best(self) -> PolicyLine | None:
-        """The line with the lowest mean JCT."""
+        """Line with the lowest mean JCT; None if no job finished."""
         known = [line for line in self.lines if line.summary["mean_jct_seconds"] is not None]
         return min(known, key=lambda line: float(line.summary["mean_jct_seconds"] or 0.0), default=None)
 
     def line(self, label: str) -> PolicyLine:
-        """The line of one policy, by its label."""
+        """Return the line of the policy with this label."""
         return next(line for line in self.lines if line.label == label)
 
     @cached_property
@@ -148,17 +148,17 @@ class Comparison(Sequence[Result]):
         return iter(self._all)
 
     def to_dict(self) -> list[dict[str, Any]]:
-        """The machine-readable form: one object per policy."""
+        """Return one JSON object per policy."""
         return [line.to_dict() for line in self.lines]
 
     def to_pandas(self) -> Any:
-        """A data frame with one row per run, for those who have pandas."""
+        """Return a pandas data frame with one row per run. Raise RotaError if pandas is not installed."""
         from rota.report.result import pandas
 
         return pandas().DataFrame([{**_flat(result.params), **result.summary.to_dict()} for result in self])
 
     def cells(self) -> tuple[list[str], list[list[str]]]:
-        """The table that people read: headings and rows."""
+        """Return the headings and rows of the printed table."""
         heads = ["POLICY", "MEAN JCT", "xBOUND", "MEDIAN", "P99", "QUEUE", "SPAN", "BUSY", "RHO", "SUSP"]
         compared = self.seeds > 1 and len(self.lines) > 1
         halves = [line.half_width("mean_jct_seconds") for line in self.lines]
@@ -188,27 +188,27 @@ class Comparison(Sequence[Result]):
         return heads + ([f"JCT vs {self.lines[0].label}"] if compared else []), rows
 
     def footing(self) -> str:
-        """Bound and load, beside every number."""
+        """Return the line below the table: trace, cluster, load and bounds."""
         s, p = self.lines[0].summary, self.lines[0].results[0].params
         load = "unknown" if s["offered_load"] is None else f"{s['offered_load']:.2f}"
         jobs = counted(int(s["jobs"] or 0), "job")
         skipped = f"   {counted(p['skipped'], 'job')} skipped" if p["skipped"] else ""
         seeds = f"   {self.seeds} seeds, 95% intervals" if self.seeds > 1 else ""
         if self.seeds > 1 and all(line.alike for line in self.lines):
-            seeds = f"   {self.seeds} seeds, all the same: nothing here is random"
+            seeds = f"   {self.seeds} seeds, with equal results: nothing here is random"
         return (
             f"{p['trace']}: {jobs} on {p['cluster']}   offered load {load}   no schedule beats mean JCT "
             f"{duration(s['mean_jct_bound_seconds'])} or makespan {duration(s['makespan_bound_seconds'])}{skipped}{seeds}"
         )
 
     def plot(self, what: str = "jct") -> "Plot":
-        """A picture that draws itself in a notebook and saves itself as SVG: `jct`, `busy`, `queue`, `spread` or `moves`."""
+        """Return a plot that shows itself in a notebook and saves itself as SVG: `jct`, `busy`, `queue`, `spread` or `moves`."""
         from rota.report.plots import plot
 
         return plot(self, what)
 
     def page(self) -> str:
-        """One self-contained HTML page."""
+        """Return one self-contained HTML page."""
         from rota.report.results_page import page
 
         return page(self)
@@ -226,7 +226,7 @@ class Comparison(Sequence[Result]):
 
 
 def interval(values: Sequence[float]) -> Interval:
-    """Student's interval of a mean."""
+    """Return Student's interval of the mean."""
     from scipy.special import stdtrit
 
     sample = np.asarray(values, dtype=np.float64)
@@ -235,7 +235,7 @@ def interval(values: Sequence[float]) -> Interval:
 
 
 def _paired(label: str, baseline: Sequence[Result], results: Sequence[Result]) -> PairedRatio | None:
-    """On a logarithmic scale, so that twice as long and half as long weigh the same."""
+    """Compare on a logarithmic scale, so that twice as long and half as long have the same weight."""
     both = [
         (ours.summary.mean_jct_seconds, theirs.summary.mean_jct_seconds) for ours, theirs in zip(results, baseline, strict=True)
     ]

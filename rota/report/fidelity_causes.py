@@ -1,7 +1,7 @@
-"""The error of a simulation by cause: what each job did for how long, in reality and in the simulation.
+"""The error of a simulation by cause: how long each job did what, in reality and in the simulation.
 
-Whatever a job does at a moment is one of the parts of `JobTime`, and each part belongs to one cause. So the errors of the causes
-add up to the error of the JCT, for each job and in the mean.
+At any moment a job is in one of the parts of `JobTime`, and each part belongs to one cause. So the errors of the causes add up to
+the error of the JCT, for each job and on average.
 """
 
 import statistics
@@ -21,30 +21,31 @@ CAUSES: Mapping[str, tuple[str, ...]] = MappingProxyType(
         "other": ("leaving", "lost"),
     }
 )
-"""Which parts of a job's time are the doing of each cause."""
+"""Parts of a job's time that each cause accounts for."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class CauseError:
-    """What one cause adds to the error of a simulation."""
+    """Error that one cause adds to a simulation."""
 
     cause: str
     real_seconds: float
-    """Time that jobs really spent on it, the mean."""
+    """Mean real time that jobs spent on it, in seconds."""
     simulated_seconds: float
-    """Time that they spent on it in the simulation, the mean."""
+    """Mean simulated time that jobs spent on it, in seconds."""
     error: float
-    """Difference of the two over the real mean JCT. The errors of all causes add up to that of the mean JCT."""
+    """Simulated less real seconds, divided by the real mean JCT. The errors of all causes add up to that of the mean JCT."""
     per_job_error: float
-    """Mean over the jobs of the absolute difference, over the real mean JCT."""
+    """Mean absolute difference per job, divided by the real mean JCT."""
     usual_error: float
-    """Error if every start, suspension and end takes what it takes on average, and a job always has its mean rate."""
+    """Error of a simulation in which every start, suspension and end takes the average time, and a job always has its mean
+    rate."""
     usual_per_job_error: float
-    """Mean absolute difference in that simulation."""
+    """Mean absolute difference per job in that simulation with average times."""
     alone_error: float
-    """Error if no job slows another down: each has its best rate, and starts as when no other job starts."""
+    """Error of a simulation in which no job slows another down: each has its best rate, and starts as if no other job starts."""
     alone_per_job_error: float
-    """Mean absolute difference in that simulation."""
+    """Mean absolute difference per job in that simulation without slowdown."""
 
 
 def errors_by_cause(
@@ -74,7 +75,7 @@ def errors_by_cause(
 
 
 def pairs_in_other_order(real: Sequence[float], simulated: Sequence[float]) -> float:
-    """Return the part of all pairs of jobs that really ended in one order and are simulated to end in the other."""
+    """Return the fraction of all pairs of jobs whose order of ending differs between reality and simulation."""
     in_order = [end_s for _, end_s in sorted(zip(real, simulated, strict=True))]
     before: list[float] = []
     swapped = 0

@@ -1,4 +1,4 @@
-"""What every page is made of: escaped text, assets of `web/`, and a policy that lets a page use nothing but its own blocks."""
+"""Building blocks of pages: escaped text, the assets of `web/`, and a security policy that allows nothing else."""
 
 import base64
 import hashlib
@@ -9,23 +9,23 @@ from typing import Any
 
 
 def text(value: str) -> str:
-    """Text of others, fit to stand in HTML and to be written as UTF-8."""
+    """Escape text for HTML, and replace characters that UTF-8 cannot encode."""
     return escape(value.encode("utf-8", "replace").decode("utf-8"))
 
 
 def word(value: str, definition: str) -> str:
-    """Text that leads to its definition on the page, if it has one."""
+    """Return text that links to its definition on the page, if it has one."""
     return f'<a class="word" href="#define-{definition}">{text(value)}</a>' if definition else text(value)
 
 
 def json_block(value: dict[str, Any]) -> str:
-    """JSON that cannot end the block it stands in; other signs than ASCII are escaped by the encoder."""
+    """Return JSON that cannot end the block it stands in. The encoder escapes everything but ASCII."""
     plain = json.dumps(value, separators=(",", ":"), allow_nan=False)
     return plain.replace("&", "\\u0026").replace("<", "\\u003c").replace(">", "\\u003e")
 
 
 def security_policy(style: str, script: str = "") -> str:
-    """Allows these two inline blocks, by their hashes, and nothing else."""
+    """Return a policy that allows these two inline blocks, by their hashes, and nothing else."""
     scripts = f" script-src '{_hash(script)}';" if script else ""
     return f"default-src 'none'; style-src '{_hash(style)}';{scripts} img-src data:; base-uri 'none'; form-action 'none'"
 

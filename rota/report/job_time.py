@@ -1,6 +1,6 @@
-"""Where the time of each job went, read from a journal that was recorded or simulated.
+"""How each job spent its time, read from a recorded or simulated journal.
 
-At any moment between its submission and its end a job does exactly one of six things, so their seconds add up to its JCT.
+Between its submission and its end a job always does exactly one of six things, so their seconds add up to its JCT.
 """
 
 from collections.abc import Iterable
@@ -13,20 +13,20 @@ from rota.model.events import Exited, External, Outcome, Started, Submitted, Sus
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class JobTime:
-    """Seconds of one job, by what it did."""
+    """Seconds of one job, by activity."""
 
     waiting: float = 0.0
-    """Without an attempt, or parked."""
+    """Seconds without an attempt, or parked."""
     starting: float = 0.0
-    """From the first launch to the first step, or to the first process of a job that reports no steps."""
+    """Seconds from the first launch to the first step, or to the first process if the job reports no steps."""
     switching: float = 0.0
-    """From the order to stop until the GPUs were free, and from each later launch, resume or resize to the next step."""
+    """Seconds from a suspend command until the GPUs were free, and from each later launch, resume or resize to the next step."""
     training: float = 0.0
-    """Between a start and the order to stop, or the last step."""
+    """Seconds between a start and the next suspend command, or the last step."""
     leaving: float = 0.0
-    """From the last step to the end."""
+    """Seconds from the last step to the end."""
     lost: float = 0.0
-    """Training that a failed attempt had not saved."""
+    """Seconds of training that a failed attempt had not saved."""
 
     @property
     def jct_seconds(self) -> float:
@@ -44,7 +44,7 @@ class JobTimes:
 
     def take(self, entry: JournalEntry) -> None:
         for event in entry.events:
-            self._hear(event)
+            self._apply(event)
         for command in entry.decided.commands if entry.decided is not None else ():
             if command.job in self._jobs:
                 self._jobs[command.job].sent(command, entry.now_s)
@@ -53,7 +53,7 @@ class JobTimes:
         """Return the time of each job that finished, by its number."""
         return {number: job.time() for number, job in self._jobs.items() if job.finished}
 
-    def _hear(self, event: External) -> None:
+    def _apply(self, event: External) -> None:
         if isinstance(event, Submitted):
             self._jobs[event.job] = _Timeline(event.at_s)
         elif isinstance(event, Started | Suspended | Exited) and event.job in self._jobs:
@@ -75,12 +75,12 @@ def job_times(entries: Iterable[JournalEntry]) -> dict[int, JobTime]:
 
 
 class _Timeline:
-    """What one job did, and from when on."""
+    """Activities of one job, and when each began."""
 
     def __init__(self, submitted_s: float) -> None:
         self.marks: list[tuple[str, float]] = [("waiting", submitted_s)]
         self.command: JobCommand | None = None
-        """The last command for the job."""
+        """Last command for the job."""
         self.steps = 0.0
         """Steps that were saved when the attempt began."""
         self.lost = 0.0
@@ -92,7 +92,7 @@ class _Timeline:
         return self.marks[-1][0]
 
     def mark(self, part: str, at_s: float) -> None:
-        """From then on it does this. What was noted for later did not come to pass."""
+        """Start an activity at this time, and drop activities that were noted for later times."""
         at_s = max(at_s, self.marks[0][1])
         while len(self.marks) > 1 and self.marks[-1][1] > at_s:
             self.marks.pop()
@@ -111,14 +111,14 @@ class _Timeline:
             self.mark("switching", now_s)
 
     def started(self, event: Started) -> None:
-        """A start that is reported again, or that an order to stop has overtaken, changes nothing."""
+        """Ignore a start that is reported again, or that happened before a suspend command."""
         since_s = self.marks[-1][1]
         overtaken = isinstance(self.command, Suspend) and event.at_s < since_s
         if self.part in ("starting", "switching") and not overtaken:
             self.mark("training", max(event.at_s, since_s))
 
     def stopped(self, at_s: float, steps: float) -> None:
-        """Its GPUs are free, and these steps are saved. The last node of a gang decides."""
+        """Note that the job's GPUs are free and these steps are saved. The last node of a gang decides."""
         if self.finished:
             return
         self.steps = steps
@@ -131,7 +131,7 @@ class _Timeline:
             self.marks[-1] = ("end", max(event.at_s, self.marks[-1][1]))
             return
         if self.part == "switching" and isinstance(self.command, Suspend) and event.outcome is not Outcome.YIELDED:
-            self.marks.pop()  # it did not stop because of the order
+            self.marks.pop()  # it did not stop because of the command
         if event.outcome is not Outcome.FINISHED:
             if event.outcome is not Outcome.YIELDED:
                 self._lose(event)
@@ -143,7 +143,7 @@ class _Timeline:
         self.finished = True
 
     def _lose(self, event: Exited) -> None:
-        """What it trained since it was started and had not saved is lost."""
+        """Count the training since the last start that was not saved as lost."""
         if self.part == "training":
             made = (event.steps_done if event.steps_done is not None else 0.0) - self.steps
             saved = min(max(event.steps_saved - self.steps, 0.0) / made, 1.0) if made > 0 else 0.0

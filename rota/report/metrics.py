@@ -1,7 +1,7 @@
-"""The figures of a run: one summary, and one row per job.
+"""Figures of a run: one summary, and one row per job.
 
-Jobs count in trace order. The window picks the jobs that everything is about, averages, totals and bounds alike; only utilization
-and cost are about the cluster, over the whole run, and the fairness of a job in the window looks at all jobs beside it.
+Jobs count in trace order. The window selects the jobs of averages, totals and bounds. Only utilization and cost describe the
+cluster over the whole run, and the fairness of a job in the window considers all jobs that were there with it.
 """
 
 import math
@@ -23,72 +23,73 @@ from rota.sim.record import Record
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Summary:
-    """What a run comes to; None for what is not known. Quantiles interpolate between jobs."""
+    """Figures of a run; None where unknown. Quantiles interpolate between jobs."""
 
     jobs: int
     """Jobs in the window."""
     finished: int
-    """Those of them that finished; times and bounds are about these."""
+    """Jobs in the window that finished; times and bounds are about these."""
     mean_jct_seconds: float | None
-    """JCT: finish - submission."""
+    """Mean JCT (finish - submission) in seconds."""
     median_jct_seconds: float | None
-    """Half of the jobs have a shorter JCT."""
+    """Median JCT in seconds."""
     p95_jct_seconds: float | None
-    """19 of 20 jobs have a shorter JCT."""
+    """JCT in seconds that 95% of the jobs stay below."""
     p99_jct_seconds: float | None
-    """99 of 100 jobs have a shorter JCT."""
+    """JCT in seconds that 99% of the jobs stay below."""
     geomean_jct_seconds: float | None
-    """The geometric mean of JCTs, in which short jobs count as much as long ones."""
+    """Geometric mean of JCTs in seconds, in which short jobs count as much as long ones."""
     makespan_seconds: float | None
-    """Last finish - first submission."""
+    """Last finish - first submission, in seconds."""
     mean_queueing_seconds: float | None
-    """JCT - time its GPUs were taken, overheads included in that."""
+    """Mean of JCT - time on GPUs, in seconds. Time on GPUs includes overheads."""
     mean_first_run_seconds: float | None
-    """First run - submission."""
+    """Mean of first run - submission, in seconds."""
     mean_feedback_seconds: float | None
-    """Time from submission to a first impression: 100 steps, or all of them if there are fewer."""
+    """Mean time from submission to a first impression, in seconds: 100 steps, or all steps if there are fewer."""
     p95_feedback_seconds: float | None
-    """19 of 20 jobs give a first impression sooner."""
+    """Time to a first impression in seconds that 95% of the jobs stay below."""
     utilization: float | None
-    """GPU-seconds taken / (cluster GPUs x makespan), by all jobs over the whole run; a GPU that two jobs share is taken once."""
+    """Occupied GPU-seconds / (cluster GPUs x makespan), of all jobs over the whole run; a GPU that two jobs share counts once."""
     offered_load: float | None
-    """Share of the cluster's time the jobs need at least, over the time in which they were submitted; never more than they would
-    have of the cluster at one time if none waited. Above 1, jobs have to wait."""
+    """Fraction of the cluster that the jobs need at least during the time in which they were submitted, limited to what they
+    would occupy at one time if none waited. Above 1, jobs have to wait."""
     mean_jct_bound_seconds: float | None
-    """No schedule of these jobs has a lower mean JCT. Jobs outside the window only slow them down, so it holds beside them."""
+    """Lower bound on the mean JCT of these jobs, in seconds. Jobs outside the window only slow them down, so it holds with
+    them."""
     makespan_bound_seconds: float | None
-    """No schedule of these jobs has a shorter makespan."""
+    """Lower bound on the makespan of these jobs, in seconds."""
     gap_to_jct_bound: float | None
-    """Mean JCT / its bound - 1: by how much at most a better schedule could be better, relative to the bound."""
+    """Mean JCT / its bound - 1: the most that a better schedule could gain, relative to the bound."""
     finish_time_fairness_p95: float | None
-    """Of rho, the metric of Themis (NSDI'20): JCT / JCT with a private 1/n of the cluster, n the mean number of unfinished jobs
-    during the job's life. On its private share it is taken to run by its best option for min(1, cluster GPUs / (n x its GPUs))
-    of the time."""
+    """95th percentile of rho, the metric of Themis (NSDI'20): JCT / JCT on a private 1/n of the cluster, where n is the mean
+    number of unfinished jobs while the job was in the system. On its private share the job is assumed to run with its best option
+    for min(1, cluster GPUs / (n x its GPUs)) of the time."""
     suspensions: int
-    """How often a running job was stopped to go on later."""
+    """Number of times a running job was stopped and later resumed."""
     migrations: int
-    """How often a job went on elsewhere than where it had stopped."""
+    """Number of times a job resumed on other GPUs than before."""
     resizes: int
-    """Changes of size of jobs that can do it while they run; by others, it counts as a suspension and a launch."""
+    """Resizes of running jobs. If a job cannot resize while running, the change counts as a suspension and a launch."""
     lost_gpu_seconds: float
-    """Work done and lost to crashes."""
+    """GPU-seconds of work lost to crashes."""
     cost_dollars: float | None
-    """GPU-hours taken times their price per accelerator type, by all jobs over the whole run; None where a type has no price."""
+    """GPU-hours times their price per accelerator type, of all jobs over the whole run; None if a type has no price."""
     slo_violations: int | None
-    """Jobs that finished after their deadline; None where no job has one."""
+    """Jobs that finished after their deadline; None if no job has a deadline."""
     rounds: int | None
-    """Plans that were made."""
+    """Number of plans."""
     decisions: int
-    """Questions put to the policy."""
+    """Number of policy calls."""
     decision_seconds: float | None
-    """Real time they took, all together."""
+    """Real time of all policy calls, in seconds."""
     simulated_in_seconds: float | None
-    """Real time of the whole run."""
+    """Real time of the whole run, in seconds."""
     peak_memory_mb: float | None
-    """Most memory that the process had in use."""
+    """Peak memory of the process, in MB."""
 
     def to_dict(self) -> dict[str, float | int | None]:
-        """Ready for JSON, which has no word for infinite."""
+        """Return the figures for JSON, with None for infinity, which JSON cannot express."""
         return {name: _plain(value) for name, value in asdict(self).items()}
 
 
@@ -105,8 +106,8 @@ def summarise(
     simulated_in_seconds: float | None,
     peak_memory_mb: float | None,
 ) -> Summary:
-    """Sum a run up. `window` is FIRST:LAST, half open, in trace order; None: every job. Bounds and averages are over the same
-    jobs: those of the window that finished."""
+    """Summarise a run. `window` is FIRST:LAST, half open, in trace order; None: every job. Averages and bounds are over the jobs
+    in the window that finished."""
     first, last = _checked(window, len(arrivals))
     done = first + np.flatnonzero(np.isfinite(record.finished_s[first:last]))
     limits = bounds([arrivals[job] for job in done.tolist()], cluster, physics, packing=record.packing)
@@ -121,7 +122,7 @@ def summarise(
         p99_jct_seconds=_quantile(jct, 0.99),
         geomean_jct_seconds=_geomean(jct),
         makespan_seconds=_makespan(record, done),
-        # Never below 0 but by rounding.
+        # Only rounding can make this negative.
         mean_queueing_seconds=_mean(np.maximum(jct - record.occupied_seconds[done], 0.0)),
         mean_first_run_seconds=_mean(record.first_run_s[done] - record.submitted_s[done]),
         mean_feedback_seconds=_mean(record.feedback_s[done] - record.submitted_s[done]),
@@ -147,8 +148,8 @@ def summarise(
 
 
 def jobs_table(record: Record, arrivals: Sequence[Arrival], cluster: Cluster) -> list[dict[str, Any]]:
-    """One row per job in trace order, ready for JSON; None for what has not happened. `run_seconds`: time its GPUs were taken.
-    `ran_on`: the accelerator types it had, longest first, with bars between; empty if it never ran."""
+    """Return one row per job in trace order, ready for JSON; None for what has not happened. `run_seconds`: time on GPUs.
+    `ran_on`: accelerator types that the job ran on, longest first, separated by bars; empty if it never ran."""
     columns = {
         "submitted_s": record.submitted_s,
         "started_s": record.first_run_s,
@@ -178,24 +179,24 @@ def jobs_table(record: Record, arrivals: Sequence[Arrival], cluster: Cluster) ->
 
 
 def _ran_on(record: Record, cluster: Cluster) -> list[str]:
-    """The accelerator types that each job had GPUs of, longest first."""
-    holds = record.gpu_intervals
-    pool = cluster.gpu_pool[holds.gpus[holds.first[:-1]]] if len(holds) else np.empty(0, dtype=np.int64)
+    """Return the accelerator types that each job had GPUs of, longest first."""
+    intervals = record.gpu_intervals
+    pool = cluster.gpu_pool[intervals.gpus[intervals.first[:-1]]] if len(intervals) else np.empty(0, dtype=np.int64)
     seconds = np.zeros((len(record.submitted_s), len(cluster.pools)))
-    np.add.at(seconds, (holds.job, pool), holds.end_s - holds.start_s)
+    np.add.at(seconds, (intervals.job, pool), intervals.end_s - intervals.start_s)
     order = np.argsort(-seconds, axis=1, kind="stable")
     return ["|".join(cluster.pools[p] for p in row if seconds[job, p] > 0) for job, row in enumerate(order.tolist())]
 
 
 def _checked(window: tuple[int, int] | None, jobs: int) -> tuple[int, int]:
-    """The window, as far as there are jobs."""
+    """Return the window, cut to the jobs that exist. Raise OptionError if it is empty or starts after the last job."""
     if window is None:
         return 0, jobs
     first, last = window
     if not 0 <= first < last:
         raise OptionError("must be FIRST:LAST with 0 <= FIRST < LAST.", field="jobs", value=f"{first}:{last}")
     if first >= jobs:
-        raise OptionError(f"starts behind the last of {jobs} jobs.", field="jobs", value=f"{first}:{last}")
+        raise OptionError(f"starts after the last of {jobs} jobs.", field="jobs", value=f"{first}:{last}")
     return first, min(last, jobs)
 
 
@@ -219,13 +220,13 @@ def _cost(record: Record, cluster: Cluster) -> float | None:
 
 
 def _late(arrivals: Sequence[Arrival], jct: Floats, physics: Physics) -> int | None:
-    """Jobs that finished after their deadline; None if nobody has one."""
+    """Return the number of jobs that finished after their deadline; None if no job has a deadline."""
     limit = np.array([deadline_seconds(arrival.spec, physics.rates) for arrival in arrivals])
     return int((jct > limit * (1 + 1e-9)).sum()) if np.isfinite(limit).any() else None
 
 
 def _rho(record: Record, done: Ints, shortest_seconds: Floats, cluster_gpus: int) -> Floats:
-    """Finish-time fairness of those of these jobs that had work to do: with none, every share is fair."""
+    """Return the finish-time fairness of those jobs that had work to do: for a job without work, every share is fair."""
     worked = (shortest_seconds > 0) & (record.finished_s[done] > record.submitted_s[done])
     done, shortest = done[worked], shortest_seconds[worked]
     if not len(done):
@@ -239,8 +240,8 @@ def _rho(record: Record, done: Ints, shortest_seconds: Floats, cluster_gpus: int
 
 
 def _job_seconds(record: Record, at_s: Floats) -> Floats:
-    """Unfinished jobs summed over time up to each of these instants. Jobs come and go at breakpoints only, so that it is exact
-    to interpolate between them."""
+    """Return the number of unfinished jobs, integrated over time up to each instant. Jobs arrive and finish at breakpoints only,
+    so interpolation between them is exact."""
     ended = record.finished_s[np.isfinite(record.finished_s)]
     instants = np.concatenate((record.submitted_s, ended))
     change = np.repeat([1.0, -1.0], [len(record.submitted_s), len(ended)])

@@ -1,4 +1,4 @@
-"""The data behind the charts of a page, as JSON with long arrays packed."""
+"""Data of the charts of a page, as JSON with long arrays packed."""
 
 from collections.abc import Sequence
 from typing import Any
@@ -17,15 +17,15 @@ from rota.report.plots import DASHES, PALETTE
 from rota.report.result import Result
 from rota.report.timeline import Ranges, busy, edges, outages, queue, ranges
 
-MOST_RECTANGLES = 150_000
-"""Rectangles of one map at most; beyond, the map is coarse."""
+MAX_RECTANGLES = 150_000
+"""Maximum number of rectangles of a map; a map that needs more is coarse."""
 
 BINS = 4096
-"""Stretches into which the time of all runs is cut, for what is drawn over time."""
+"""Number of time bins in charts over time."""
 
 
 def data(comparison: Comparison, drawn: Sequence[Sequence[Result]]) -> dict[str, Any]:
-    """All that the charts need. What runs have in common is there once: a trace from a file, the cluster, scores of GPUs."""
+    """Return all data of the charts. Data that runs share is included once: a trace from a file, the cluster, scores of GPUs."""
     clusters: list[Cluster] = []
     scores: list[Variability] = []
     for run in (run for runs in drawn for run in runs):
@@ -59,7 +59,7 @@ def _seed(
     clusters: Sequence[Cluster],
     scores: Sequence[Variability],
 ) -> dict[str, Any]:
-    """The runs of one seed. Times count from the first submission."""
+    """Return the runs of one seed. Times count from the first submission."""
     return {
         "seed": str(runs[0].params["seed"]),
         "load": runs[0].summary.offered_load,
@@ -71,7 +71,7 @@ def _seed(
                 "cluster": clusters.index(run.cluster),
                 "scores": _number(run.variability, scores),
                 "cordoned": list(run.cordoned),
-                "untold": bool(run.params.get("variability_learned")),
+                "learned": bool(run.params.get("variability_learned")),
                 "placement": _placement(run, bins),
                 **_run(run, bins),
             }
@@ -99,7 +99,7 @@ def _scores(variability: Variability) -> dict[str, Any]:
 
 
 def _number(variability: Variability | None, known: Sequence[Variability]) -> int | None:
-    """Which of these has the same scores."""
+    """Return the index of the entry with the same scores; None if there is none."""
     for number, other in enumerate(known if variability is not None else ()):
         if variability is other or (
             variability is not None and variability.classes == other.classes and np.array_equal(variability.scores, other.scores)
@@ -136,7 +136,7 @@ def _run(run: Result, bins: Floats) -> dict[str, Any]:
         "cost": None if costs is None else packed_floats(costs),
         "busy": packed_floats(busy(run, bins).reshape(-1)),
         "queue": packed_floats(queue(run, bins)),
-        "map": _map(ranges(run, MOST_RECTANGLES), start_s),
+        "map": _map(ranges(run, MAX_RECTANGLES), start_s),
         "outages": {
             "node": packed_ints(np.array([node for node, _, _ in down], dtype=np.int64)),
             "start": packed_times(np.array([from_s for _, from_s, _ in down]) - start_s),

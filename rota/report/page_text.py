@@ -1,4 +1,4 @@
-"""What a page says in words: the finding, what was run, what was said about the trace, and what failures cost."""
+"""Texts of a page: the finding, what was run, notes on the trace, and what failures cost."""
 
 import re
 from collections.abc import Iterable, Sequence
@@ -16,22 +16,22 @@ SHOWN_FIELDS = (
     *("trace", "policy", "cluster", "placer", "preset", "profile", "variability", "tensors", "decide", "round_seconds"),
     *("spread_penalty", "wait_for_place", "variability_learned", "cordon_slower_than", "seed", "jobs", "drop_oversized"),
 )
-"""Fields of a study that have a line of their own. All others are told as they are, where they were set."""
+"""Fields of a study that have a line of their own. All others are listed as they were set."""
 
-MOST_GROUPS = 8
-"""Groups of equal nodes that are written out; beyond, the rest is counted."""
+MAX_GROUPS = 8
+"""Maximum number of groups of equal nodes that are written out; the rest is counted."""
 
 
 _FOLDERS = re.compile(r"(?<![^\s=:,(\"'])~?/(?:[^\s:=,+|/]+/)*(?=[^\s:=,+|/])")
 
 
-def without_folders(said: str) -> str:
-    """Files by their names alone. A page is passed on, and where its files are concerns its writer only."""
-    return _FOLDERS.sub("", said)
+def without_folders(shown: str) -> str:
+    """Remove the folders of files. A page may be shared, and its readers need not know where its files are."""
+    return _FOLDERS.sub("", shown)
 
 
 def finding(comparison: Comparison) -> str:
-    """The result in a sentence."""
+    """Return the result as a sentence."""
     best = comparison.best
     mean = best.summary["mean_jct_seconds"] if best is not None else None
     if best is None or mean is None:
@@ -47,13 +47,13 @@ def finding(comparison: Comparison) -> str:
     other = baseline if baseline in others else min(others, key=lambda line: line.summary["mean_jct_seconds"] or 0.0)
     times = (other.summary["mean_jct_seconds"] or 0.0) / mean
     if comparison.seeds > 1 and best.paired is not None and other is comparison.lines[0]:
-        times = 1 / best.paired.ratio  # seed by seed, as its interval is
+        times = 1 / best.paired.ratio  # compared seed by seed, like its interval
     better = f"{times:.3g}x better than {other.label}" if times >= 1.005 else f"about the same as {other.label}"
     return f"{best.label} has the lowest mean JCT: {_words(mean)}, {better}{_certainty(comparison, best, other)}{bound_words}."
 
 
 def _certainty(comparison: Comparison, best: PolicyLine, other: PolicyLine) -> str:
-    """What several seeds say about the best being better than the first policy."""
+    """Return how certain it is, from several seeds, that the best policy is better than the first."""
     if comparison.seeds < 2:
         return ""
     if other is not comparison.lines[0] or best.paired is None or best.paired.interval is None:
@@ -65,13 +65,13 @@ def _certainty(comparison: Comparison, best: PolicyLine, other: PolicyLine) -> s
 
 
 def _words(seconds: float) -> str:
-    """`54.9 min` for what a table calls 54.9m."""
+    """Return `54.9 min` where a table has 54.9m."""
     short = duration(seconds)
     return f"{short[:-1]} {({'m': 'min', 'd': 'days'}).get(short[-1], short[-1])}"
 
 
 def facts(comparison: Comparison, runs: Sequence[Result]) -> str:
-    """What was run, with load and bounds."""
+    """Return what was run, with load and bounds, as HTML."""
     summary, params = comparison.lines[0].summary, runs[0].params
     rows: list[tuple[str, str, str]] = [("Trace", without_folders(str(params["trace"])), "")]
     jobs = f"{summary['jobs']:,.0f}"
@@ -83,8 +83,8 @@ def facts(comparison: Comparison, runs: Sequence[Result]) -> str:
     if params["skipped"]:
         why = "; ".join(f"{count:,} {reason}" for reason, count in params.get("skipped_why", {}).items())
         rows.append(("Skipped", f"{params['skipped']:,}: {why}" if why else f"{params['skipped']:,}", ""))
-    for name, tell in (("Cluster", _cluster), ("Links", _links), ("Prices", _prices)):
-        rows.append((name, _either(tell(run) for run in runs), ""))
+    for name, describe in (("Cluster", _cluster), ("Links", _links), ("Prices", _prices)):
+        rows.append((name, _either(describe(run) for run in runs), ""))
     for name, field in (
         ("Profile", "profile"),
         ("Variability", "variability"),
@@ -95,12 +95,12 @@ def facts(comparison: Comparison, runs: Sequence[Result]) -> str:
     ):
         rows.append((name, _either(str(run.params.get(field) or "") for run in runs), ""))
     rows.append(("Spread penalty", _either(str(run.params.get("physics", {}).get("spread_penalty", "")) for run in runs), ""))
-    for name, field, says in (
-        ("Places", "wait_for_place", "a job waits until its GPUs can be had close together"),
-        ("Slow GPUs", "variability_learned", "not told to the scheduler, which learns them from step times"),
+    for name, field, shown in (
+        ("Places", "wait_for_place", "jobs wait until their GPUs are close together"),
+        ("Slow GPUs", "variability_learned", "unknown to the scheduler, which learns them from step times"),
         ("Out of service", "cordon_slower_than", "GPUs slower than {}"),
     ):
-        rows.append((name, says.format(params.get(field)) if params.get(field) else "", ""))
+        rows.append((name, shown.format(params.get(field)) if params.get(field) else "", ""))
     if params.get("round_seconds"):
         rows.append(("Round", duration(params["round_seconds"]), ""))
     for name in dict.fromkeys(name for run in runs for name in run.study.said() if name not in SHOWN_FIELDS):
@@ -120,7 +120,7 @@ def facts(comparison: Comparison, runs: Sequence[Result]) -> str:
 
 
 def _field(value: Any) -> str:
-    """The value of a field of a study, in a few characters."""
+    """Return the value of a field of a study, in a few characters."""
     if isinstance(value, bool):
         return "yes" if value else ""
     if isinstance(value, int | float | str):
@@ -133,17 +133,17 @@ def _field(value: Any) -> str:
 
 
 def _either(values: Iterable[str]) -> str:
-    """All that is said, once each."""
+    """Join the distinct values that are not empty."""
     return " or ".join(dict.fromkeys(value for value in values if value))
 
 
 def _cluster(run: Result) -> str:
-    """The cluster as it was named; where that does not say what it is, as for a file, its nodes too."""
+    """Return the cluster's name, and its nodes if the name does not describe them, as with a file."""
     named, nodes = str(run.params["cluster"]), run.cluster.nodes
     kinds = [(len(list(group)), gpus, kind) for (gpus, kind), group in groupby(nodes, lambda node: (node.gpus, node.accelerator))]
-    shape = " + ".join(f"{count}x({gpus}x{kind})" for count, gpus, kind in kinds[:MOST_GROUPS])
-    if len(kinds) > MOST_GROUPS:
-        shape += f" + {sum(count for count, _, _ in kinds[MOST_GROUPS:]):,} more nodes, {run.cluster.gpus:,} GPUs in all"
+    shape = " + ".join(f"{count}x({gpus}x{kind})" for count, gpus, kind in kinds[:MAX_GROUPS])
+    if len(kinds) > MAX_GROUPS:
+        shape += f" + {sum(count for count, _, _ in kinds[MAX_GROUPS:]):,} more nodes, {run.cluster.gpus:,} GPUs in all"
     try:
         parsed = [(node.gpus, node.accelerator) for node in Cluster.parse(named).nodes]
     except ClusterError:
@@ -154,27 +154,27 @@ def _cluster(run: Result) -> str:
 
 
 def _links(run: Result) -> str:
-    """Bandwidths that the cluster's file gives."""
+    """Return the bandwidths that the cluster's file gives."""
     between = run.cluster.between_gb_s
     speeds = [f"{speed:,g} GB/s inside {kind} nodes" for kind, speed in run.cluster.inside_gb_s.items()]
     return ", ".join(speeds + ([f"{between:,g} GB/s between nodes"] if between is not None else []))
 
 
 def _prices(run: Result) -> str:
-    """Prices that the cluster's file gives."""
+    """Return the prices that the cluster's file gives."""
     prices = [f"{kind} ${price:,g}" for kind, price in run.cluster.dollars_per_hour.items()]
     return f"{', '.join(prices)} per GPU and hour" if prices else ""
 
 
 def notes(runs: Sequence[Result]) -> str:
-    """What was said about the trace when it was read."""
-    said = dict.fromkeys(str(note) for run in runs for note in run.params.get("notes", ()))
-    lines = "".join(f"<li><bdi>{text(without_folders(note))}</bdi></li>" for note in said)
-    return f'<ul class="notes" aria-label="Notes">{lines}</ul>' if said else ""
+    """Return the notes of the runs as an HTML list; empty if there are none."""
+    distinct = dict.fromkeys(str(note) for run in runs for note in run.params.get("notes", ()))
+    lines = "".join(f"<li><bdi>{text(without_folders(note))}</bdi></li>" for note in distinct)
+    return f'<ul class="notes" aria-label="Notes">{lines}</ul>' if distinct else ""
 
 
 def _outages(comparison: Comparison, unit: str = "") -> str:
-    """`4`, or `4 to 8 per run`; nothing if no node failed."""
+    """Return `4`, or `4 to 8 per run`; empty if no node failed."""
     counts = [len(outages(run)) for run in comparison]
     if not max(counts):
         return ""
@@ -184,7 +184,7 @@ def _outages(comparison: Comparison, unit: str = "") -> str:
 
 
 def failures(comparison: Comparison) -> str:
-    """What failures of nodes cost, where there were any."""
+    """Return what failures of nodes cost, as HTML; empty if no node failed."""
     times = _outages(comparison, "time")
     if not times:
         return ""
@@ -199,13 +199,13 @@ def failures(comparison: Comparison) -> str:
 
 
 def footing(comparison: Comparison) -> str:
-    """What stands below the table."""
+    """Return the line below the table, as HTML."""
     marked = " Marked: the best of a column." if len(comparison.lines) > 1 else ""
     return f"<bdi>{text(without_folders(re.sub(' {2,}', ' · ', comparison.footing())))}</bdi>.{marked}"
 
 
 def about(comparison: Comparison, runs: Sequence[Result], choice: bool) -> str:
-    """What the charts show, where that is not all there is."""
+    """Return which seed and jobs the charts show, if these are not all."""
     seeds = f" Seed {runs[0].params['seed']}, one of {comparison.seeds}." if choice else ""
     if comparison.seeds > 1 and not choice:
         seeds = f" The first of {comparison.seeds} seeds."

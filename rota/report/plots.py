@@ -1,7 +1,7 @@
-"""Static pictures of a comparison for notebooks and papers: SVG, the same text for the same runs.
+"""Static plots of a comparison for notebooks and papers: SVG, with the same bytes for the same runs.
 
-Colours and greys are of middle brightness, so that a picture reads on a white page and on a dark one. Lines that some readers
-could not tell apart by colour differ in their dashes.
+Colours and greys have medium brightness, so that a plot reads on a white page and on a dark one. Lines that some readers could
+not tell apart by colour differ in their dashes.
 """
 
 import math
@@ -22,32 +22,32 @@ from rota.report.timeline import busy, edges, queue
 
 PALETTE = ("#2673c4", "#d95f02", "#0f9d77", "#b455a0", "#b58900", "#2aa1cf", "#7a7a7a", "#9c5a35")
 DASHES = ("", "7 3", "2 3", "9 3 2 3")
-"""Four colours each: more are hard to tell apart for many."""
+"""Each dash pattern is used for four colours: more are hard to tell apart for many readers."""
 
 INK, FAINT = "#767676", "#7f7f7f"
 
 WIDTH, LEFT, RIGHT, TOP, HEIGHT = 760, 62, 18, 62, 270
-"""The picture, its margins, and the height of the part with the lines."""
+"""Size of the plot: width, margins, and height of the area with the lines, in pixels."""
 LEGEND_ROW, LETTER = 19, 6.4
-"""Height of a row of the legend; about the mean width of a letter."""
-LONGEST_LABEL = 44
+"""Height of a row of the legend, and the approximate mean width of a letter, in pixels."""
+MAX_LABEL_CHARS = 44
 
 ASIDE = 5.0
 """Pixels between points of the same x that have intervals."""
 
 BINS = 160
-"""Stretches of time drawn: fine enough to see what happens, coarse enough to tell many lines apart."""
+"""Number of time bins: fine enough to see what happens, coarse enough to tell many lines apart."""
 
-MOST_TICKS = 12
-"""Values that have a tick each; more have ticks at round numbers."""
+MAX_TICKS = 12
+"""Maximum number of values that have a tick each; with more values, ticks are at round numbers."""
 
-MOST_DOTS, LEAST_LOG = 40, 4.0
-"""More points than these are not drawn one by one; values closer than this factor do without a logarithmic scale."""
+MAX_DOTS, MIN_LOG_FACTOR = 40, 4.0
+"""Maximum number of points that are drawn as dots; minimum ratio of largest to smallest value for a logarithmic scale."""
 
 SECOND, MINUTE, HOUR, DAY = 1.0, 60.0, 3600.0, 86400.0
 
-LEAST_TICKS = 3
-"""An axis of time with fewer says too little of how long things took."""
+MIN_TICKS = 3
+"""Minimum number of ticks of a time axis; with fewer, readers cannot estimate durations."""
 LOG_TIMES = (0.01, 0.1, *(n * unit for unit in (SECOND, MINUTE, HOUR) for n in (1.0, 10.0)), *(DAY * 10.0**n for n in range(8)))
 FINE_LOG_TIMES = (
     *(n * unit for unit in (0.001, 0.01, 0.1) for n in (1.0, 2.0, 5.0)),
@@ -55,28 +55,28 @@ FINE_LOG_TIMES = (
     *(n * HOUR for n in (1.0, 2.0, 5.0, 10.0)),
     *(n * 10.0**power * DAY for power in range(8) for n in (1.0, 2.0, 5.0)),
 )
-"""Ticks of a logarithmic axis, and those for ranges that hold few of these."""
+"""Ticks of a logarithmic axis, and ticks for ranges that contain too few of them."""
 STEPS = [
     n * unit
     for unit, ns in ((SECOND, (1, 2, 5, 10, 15, 30)), (MINUTE, (1, 2, 5, 10, 15, 30)), (HOUR, (1, 2, 3, 6, 12)))
     for n in ns
 ]
-"""Distances between ticks of time that people count in; from a day on 1, 2 and 5 times a power of ten."""
+"""Distances between ticks of a time axis; from a day on they are 1, 2 and 5 times a power of ten."""
 
 
 @dataclass(frozen=True, slots=True)
 class Plot:
-    """A picture. In a notebook it draws itself."""
+    """Plot that shows itself in a notebook."""
 
     title: str
-    """What it shows."""
+    """Title of the plot."""
     svg: str
-    """The picture, as text of an SVG file."""
+    """Text of the SVG file."""
     drawn: "tuple[Picture, str] | None" = field(default=None, repr=False, compare=False)
-    """What the SVG shows, and its subtitle."""
+    """Content of the SVG, and its subtitle."""
 
     def save(self, path: str | Path) -> None:
-        """Write it to a file: .svg, or .png where matplotlib is installed."""
+        """Write the plot to a file: .svg, or .png if matplotlib is installed."""
         file = Path(path)
         suffix = file.suffix.lower()
         if suffix == ".png" and self.drawn is not None:
@@ -95,7 +95,7 @@ class Plot:
         return self.svg
 
     def __str__(self) -> str:
-        return f'Plot: {self.title}. In a notebook it draws itself; .save("plot.svg") writes it.'
+        return f'Plot: {self.title}. It shows itself in a notebook; .save("plot.svg") writes it.'
 
     def __repr__(self) -> str:
         return f"<Plot: {self.title}>"
@@ -105,29 +105,29 @@ class Plot:
 class _Curve:
     label: str
     note: str
-    """What the legend says behind the label."""
+    """Text behind the label in the legend."""
     x: Floats
     y: Floats
-    """One value for each stretch between two x; or one for each x, with straight lines between them."""
+    """One value for each interval between two x, or one for each x, joined by straight lines."""
     intervals: Sequence[tuple[float, float, float]] = ()
-    """x, and from where to where a bar stands there."""
+    """Error bars: x, lower end, upper end."""
     dots: bool = True
     line: bool = True
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Series:
-    """Points of a chart, to be joined by a line."""
+    """Points of a chart, joined by a line."""
 
     label: str
     x: Sequence[float]
     y: Sequence[float]
     note: str = ""
-    """What the legend says behind the label."""
+    """Text behind the label in the legend."""
     intervals: Sequence[tuple[float, float] | None] = ()
-    """How far each y may be off, as a lower and an upper end; None: not known."""
+    """Lower and upper end of each y's interval; None if unknown."""
     dots: bool = True
-    """False for a level that was not measured at its ends."""
+    """Whether points have dots. A level that was not measured at its ends has none."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -139,7 +139,7 @@ class _Axis:
     log: bool = False
 
     def at(self, values: Floats, begin: float, end: float) -> Floats:
-        """Where these values are between two edges of the picture; what lies outside is put on the edge."""
+        """Return where these values are between two edges of the plot; values outside are put on the edge."""
         inside = np.clip(values, self.low, self.high)
         share = (
             np.log(inside / self.low) / math.log(self.high / self.low)
@@ -152,7 +152,7 @@ class _Axis:
 
 @dataclass(frozen=True, slots=True)
 class Picture:
-    """What a plot shows, before it is drawn."""
+    """Content of a plot, before it is drawn."""
 
     title: str
     x: _Axis
@@ -163,8 +163,8 @@ class Picture:
 
 
 def plot(comparison: Comparison, what: str = "jct") -> Plot:
-    """`jct`: how many jobs are done how soon. Over time: `busy`, GPUs taken; `queue`, jobs waiting; `spread`, GPUs of jobs on
-    more nodes than they need; `moves` of jobs to other GPUs."""
+    """Plot `jct`, the fraction of jobs done within a time; or over time `busy`, the busy GPUs; `queue`, the waiting jobs;
+    `spread`, the GPUs of jobs on more nodes than they need; or `moves`, the moves of jobs to other GPUs."""
     if what not in _PICTURES:
         raise UnknownNameError("plot", str(what), _PICTURES, hint='.plot("jct")')
     if not comparison.lines:
@@ -186,8 +186,8 @@ def chart(
     x_names: Sequence[str] = (),
     narrow_x: bool = False,
 ) -> Plot:
-    """Any figures over any others; points without a finite value are left out. With `x_names`, x counts these names, and no line
-    joins the points. `narrow_x`: x does not begin at 0."""
+    """Plot any figures against any others; points without a finite value are left out. With `x_names`, x is an index of these
+    names, and no line joins the points. `narrow_x`: x does not begin at 0."""
     curves = []
     for each in series:
         x, y = np.array(each.x, dtype=np.float64), np.array(each.y, dtype=np.float64)
@@ -214,7 +214,7 @@ def _jct(runs: Mapping[str, Result]) -> Picture:
     records = {label: result.record for label, result in runs.items()}
     jct = {label: np.sort((r.finished_s - r.submitted_s)[np.isfinite(r.finished_s)]) for label, r in records.items()}
     x = _log_time("job completion time (JCT)", np.concatenate(list(jct.values())))
-    # A curve says what it is at every pixel, so that a million jobs make no longer text than a thousand.
+    # One value per pixel, so that the text for a million jobs is not longer than for a thousand.
     at = x.low * (x.high / x.low) ** np.linspace(0, 1, WIDTH - LEFT - RIGHT + 1)
     curves = [
         _Curve(label, duration(runs[label].summary.mean_jct_seconds), at, _share_within(values, at[:-1]))
@@ -306,21 +306,21 @@ def _subtitle(comparison: Comparison) -> str:
 
 
 def _log_time(title: str, values: Floats) -> _Axis:
-    """A little more than there is, and at least a factor of ten."""
+    """Return a logarithmic axis a little wider than the values, and at least a factor of ten."""
     seen = values[values > 0]
     smallest, largest = (float(seen.min()), float(seen.max())) if len(seen) else (1.0, 1.0)
     low = 0.8 * smallest
     high = max(1.08 * largest, 10 * low)
     coarse, fine = ([tick for tick in ticks if low <= tick <= high] for ticks in (LOG_TIMES, FINE_LOG_TIMES))
     return _Axis(
-        title, low, high, [(tick, _format_duration(tick)) for tick in (coarse if len(coarse) >= LEAST_TICKS else fine)], log=True
+        title, low, high, [(tick, _format_duration(tick)) for tick in (coarse if len(coarse) >= MIN_TICKS else fine)], log=True
     )
 
 
 def _time(at: Floats) -> _Axis:
     seconds = float(at[-1] - at[0])
     step = next((step for step in STEPS if seconds / step <= 9), None) or DAY * _nice(seconds / DAY / 9)
-    if 0 < seconds < LEAST_TICKS:
+    if 0 < seconds < MIN_TICKS:
         step = _nice(seconds / 9)
     units = ((DAY, "days"), (HOUR, "hours"), (MINUTE, "minutes"), (0.0, "seconds"))
     unit, name = next((unit or SECOND, name) for unit, name in units if step >= unit)
@@ -328,21 +328,22 @@ def _time(at: Floats) -> _Axis:
     return _Axis(f"{name} since the first submission", 0.0, seconds, ticks)
 
 
-def _count(title: str, most: float) -> _Axis:
-    step = max(_nice(most / 5), 1.0)
-    high = max(most * 1.04, step)
+def _count(title: str, highest: float) -> _Axis:
+    step = max(_nice(highest / 5), 1.0)
+    high = max(highest * 1.04, step)
     return _Axis(title, 0.0, high, [(n * step, f"{n * step:,.0f}") for n in range(int(high / step) + 1)])
 
 
 def _numbers(title: str, values: Floats, log: bool) -> _Axis:
-    """From 0; or, if there is enough between them, on a logarithmic scale from a little below the smallest."""
-    most = float(values.max(initial=0.0))
+    """Return an axis from 0; or a logarithmic one from a little below the smallest value, if `log` and the range is wide
+    enough."""
+    highest = float(values.max(initial=0.0))
     seen = values[values > 0]
-    if not log or not len(seen) or most < LEAST_LOG * float(seen.min()):
-        step = _nice(most / 6)
-        high = max(1.06 * most, step)
+    if not log or not len(seen) or highest < MIN_LOG_FACTOR * float(seen.min()):
+        step = _nice(highest / 6)
+        high = max(1.06 * highest, step)
         return _Axis(title, 0.0, high, [(n * step, f"{n * step:,.4g}") for n in range(int(high / step) + 1)])
-    low, high = 0.85 * float(seen.min()), 1.15 * most
+    low, high = 0.85 * float(seen.min()), 1.15 * highest
     wide = high / low > 1000
     powers = range(math.floor(math.log10(low)), math.ceil(math.log10(high)) + 1)
     nice = [n * 10.0**power for power in powers for n in ((1,) if wide else (1, 2, 5))]
@@ -350,24 +351,24 @@ def _numbers(title: str, values: Floats, log: bool) -> _Axis:
 
 
 def _narrow(title: str, values: Floats) -> _Axis:
-    """From a little below the smallest to a little above the largest."""
+    """Return an axis from a little below the smallest value to a little above the largest."""
     low, high = float(values.min()), float(values.max())
     margin = 0.05 * (high - low) or 0.5 * abs(high) or 1.0
     seen = np.unique(values).tolist()
-    if len(seen) > MOST_TICKS:
+    if len(seen) > MAX_TICKS:
         step = _nice((high - low) / 6)
         seen = [n * step for n in range(math.ceil(low / step), int(high / step) + 1)]
     return _Axis(title, low - margin, high + margin, [(tick, f"{tick:,.6g}") for tick in seen])
 
 
 def _names(title: str, names: Sequence[str]) -> _Axis:
-    """One place for each name."""
+    """Return an axis with one position for each name."""
     letters = max(3, int((WIDTH - LEFT - RIGHT) / len(names) / LETTER) - 1)
     return _Axis(title, -0.5, len(names) - 0.5, [(float(i), _cut(name, letters)) for i, name in enumerate(names)])
 
 
 def _nice(value: float) -> float:
-    """The smallest of 1, 2 and 5 times a power of ten that is not below the value."""
+    """Return the smallest of 1, 2 and 5 times a power of ten that is not below the value."""
     if value <= 0:
         return 1.0
     power = 10.0 ** math.floor(math.log10(value))
@@ -447,10 +448,10 @@ def _marks(picture: Picture, right: float, bottom: float) -> list[str]:
 
 
 def _legend(curves: Sequence[_Curve], top: float) -> tuple[list[str], int]:
-    """Entries side by side as long as they fit."""
+    """Return legend entries side by side, in as many rows as they need."""
     parts, x, row = [], float(LEFT), 0
     for number, curve in enumerate(curves):
-        label = _cut(curve.label, LONGEST_LABEL)
+        label = _cut(curve.label, MAX_LABEL_CHARS)
         width = 34 + LETTER * (len(label) + len(curve.note) + 1) + 22
         if x > LEFT and x + width > WIDTH - RIGHT + 22:
             x, row = float(LEFT), row + 1
@@ -464,7 +465,7 @@ def _legend(curves: Sequence[_Curve], top: float) -> tuple[list[str], int]:
 
 
 def _steps(x: Floats, y: Floats) -> str:
-    """A path that keeps each value until the next x; points that change nothing are left out."""
+    """Return a path that keeps each value until the next x. Points that change nothing are left out."""
     kept = [0, *(i for i in range(1, len(y)) if abs(y[i] - y[i - 1]) >= 0.05)]
     path = f"M{x[0]:.1f} {y[0]:.1f}"
     for i in kept[1:]:
@@ -477,21 +478,21 @@ def _lines(x: Floats, y: Floats) -> str:
 
 
 def _dots(x: Floats, y: Floats, number: int) -> list[str]:
-    """Where the figures are: between them is only a line."""
-    if len(x) > MOST_DOTS:
+    """Return a dot for each point, unless there are too many."""
+    if len(x) > MAX_DOTS:
         return []
     ink = PALETTE[number % len(PALETTE)]
     return [f'<circle cx="{a:.1f}" cy="{b:.1f}" r="3.5" fill="{ink}"/>' for a, b in zip(x.tolist(), y.tolist(), strict=True)]
 
 
 def _aside(curves: Sequence[_Curve], number: int) -> float:
-    """How far a curve is moved aside, so that intervals do not hide each other."""
+    """Return how far a curve is moved sideways, so that intervals do not hide each other."""
     with_intervals = [i for i, curve in enumerate(curves) if curve.intervals]
     return ASIDE * (with_intervals.index(number) - (len(with_intervals) - 1) / 2) if number in with_intervals else 0.0
 
 
 def _intervals(picture: Picture, curve: _Curve, number: int, right: float, bottom: float, left: float) -> list[str]:
-    """A bar with caps for each interval."""
+    """Return a bar with caps for each interval."""
     ink, parts = PALETTE[number % len(PALETTE)], []
     for at, low, high in curve.intervals:
         x = float(picture.x.at(np.array([at]), left, right)[0])
@@ -518,5 +519,5 @@ def _text(x: float, y: float, text: str, *, anchor: str = "start", size: int = 1
     return f'<text x="{x:.1f}" y="{y:.1f}"{shaped}{heavy}>{escape(text)}</text>'
 
 
-def _cut(text: str, most: int) -> str:
-    return text if len(text) <= most else text[: most - 1] + "…"
+def _cut(text: str, max_chars: int) -> str:
+    return text if len(text) <= max_chars else text[: max_chars - 1] + "…"

@@ -1,4 +1,4 @@
-"""Plots as PNG, for those who have matplotlib; Rota does not install it."""
+"""Plots as PNG, drawn by matplotlib, which Rota does not install."""
 
 import importlib
 import io
@@ -14,7 +14,7 @@ DASHED = ("-", "--", ":", "-.")
 
 
 def png(picture: "Picture", subtitle: str, palette: tuple[str, ...]) -> bytes:
-    """The picture as the SVG has it: the same curves, axes, ticks and marks."""
+    """Draw the plot like the SVG: the same curves, axes, ticks and marks. Raise RotaError if matplotlib is not installed."""
     try:
         figure_module = importlib.import_module("matplotlib.figure")
         ticker = importlib.import_module("matplotlib.ticker")
@@ -48,7 +48,7 @@ def png(picture: "Picture", subtitle: str, palette: tuple[str, ...]) -> bytes:
 
 
 def _scale(axes: Any, axis: Any, which: Any, ticker: Any) -> None:
-    """Ends, ticks and title of one axis."""
+    """Set the ends, ticks and title of one axis."""
     across = which is axes.xaxis
     (axes.set_xscale if across else axes.set_yscale)("log" if axis.log else "linear")
     (axes.set_xlim if across else axes.set_ylim)(axis.low, axis.high)

@@ -1,4 +1,4 @@
-"""How well it was foreseen how long jobs train: what was believed while they ran, beside what came true."""
+"""Accuracy of length predictions: predicted epochs while jobs ran, compared with their real epochs."""
 
 from collections.abc import Sequence
 from dataclasses import asdict, dataclass
@@ -14,27 +14,28 @@ QUARTERS = (0.25, 0.5, 0.75, 1.0)
 
 @dataclass(frozen=True, slots=True)
 class PredictionErrors:
-    """Predictions made while a part of the training was done."""
+    """Errors of the predictions made in one quarter of the training."""
 
     done_upto: float
-    """From the part before up to this one; the last has also those of jobs that were believed to be further than they were."""
+    """Fraction of the training done: from the previous quarter up to this one. The last quarter includes jobs that had trained
+    longer than predicted."""
     predictions: int
     typical_factor: float
-    """Half of them were within this factor of the truth."""
+    """Factor of the truth within which half of the predictions were."""
     p90_factor: float
-    """Nine tenths were."""
+    """Factor of the truth within which nine tenths of the predictions were."""
     bias: float
-    """Median of what was believed over what came true: above 1 jobs were believed to train longer than they did."""
+    """Median of predicted / real epochs: above 1, predictions were too long."""
 
 
 @dataclass(frozen=True, slots=True)
 class PredictionsSummary:
-    """All that were noted, by how far jobs had come, and by model."""
+    """Errors of all predictions, by progress of the jobs and by model."""
 
     predictions: int
     by_progress: tuple[PredictionErrors, ...]
     by_model: dict[str, float]
-    """Model -> typical factor, all predictions together."""
+    """Typical factor of all predictions of each model."""
 
     @classmethod
     def of(cls, known: Beliefs) -> "PredictionsSummary":

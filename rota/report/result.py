@@ -1,4 +1,4 @@
-"""Results that print themselves: what was simulated, what came out, and how far that is from the best possible."""
+"""Results that print themselves: what was simulated, its figures, and their distance from the best possible ones."""
 
 import importlib
 import math
@@ -24,32 +24,32 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True, eq=False)
 class Result:
-    """One simulation."""
+    """Result of one simulation."""
 
     summary: Summary
-    """The figures: mean JCT, makespan, cost and so on."""
+    """Figures such as mean JCT, makespan and cost."""
     params: Mapping[str, Any]
-    """What was simulated, as facts for people and files: names that were resolved, counts and notes."""
+    """Facts about the simulation for people and files: resolved names, counts and notes."""
     record: Record
-    """What happened, as columns: when each job ran, on which GPUs."""
+    """Events as columns: when each job ran, and on which GPUs."""
     arrivals: Sequence[Arrival]
-    """The jobs, with the times they were submitted at."""
+    """Jobs with their submission times."""
     cluster: Cluster
-    """What they ran on."""
+    """Cluster that the jobs ran on."""
     variability: Variability | None = None
-    """How slow each GPU really was for each application class; None: all of a type alike."""
+    """Real slowness of each GPU for each application class; None if all GPUs of a type are equally fast."""
     believed: Variability | None = None
-    """How slow each was believed to be in the end."""
+    """Slowness of each GPU that the scheduler believed at the end."""
     cordoned: tuple[int, ...] = ()
-    """GPUs that were out of service in the end because they were too slow."""
+    """GPUs that were cordoned at the end because they were too slow."""
     predictions: PredictionsSummary | None = field(default=None, kw_only=True)
-    """How well it was foreseen how long jobs train; None: the policy did not ask."""
+    """Accuracy of length predictions; None if the policy uses no predictions."""
     trials: TrialsSummary | None = field(default=None, kw_only=True)
-    """What its tactics tried; None: it had none."""
+    """Trials of the tactics; None if there were no tactics."""
     guesses: tuple[str, ...] = field(default=(), kw_only=True)
-    """Those of the notes that tell of an unknown input and what it was taken for."""
+    """Notes that name an unknown input and the assumption that was made."""
     study: Study = field(kw_only=True)
-    """What was asked for. `rota.simulate(**study.plain())` runs it again."""
+    """Study that was run. `rota.simulate(**study.plain())` runs it again."""
 
     @property
     def jobs(self) -> list[dict[str, Any]]:
@@ -58,16 +58,16 @@ class Result:
 
     @property
     def notes(self) -> list[str]:
-        """What was taken for something else, does nothing here or went wrong on the way; printed with the result."""
+        """Assumptions, options without effect and problems of the run; printed with the result."""
         return list(self.params["notes"])
 
     @property
     def rounds(self) -> int | None:
-        """Plans that were made."""
+        """Number of plans."""
         return self.summary.rounds
 
     def to_dict(self, *, per_job: bool = False) -> dict[str, Any]:
-        """The machine-readable form: summary, params, the trials of its tactics if it had some and, if asked for, jobs."""
+        """Return summary, params, trials of tactics if any and, with `per_job`, jobs."""
         whole: dict[str, Any] = {"summary": self.summary.to_dict(), "params": dict(self.params)}
         if self.trials is not None:
             whole["trials"] = self.trials.to_dict()
@@ -78,15 +78,15 @@ class Result:
         return whole
 
     def to_pandas(self) -> Any:
-        """A data frame with one row per job, for those who have pandas."""
+        """Return a pandas data frame with one row per job. Raise RotaError if pandas is not installed."""
         return pandas().DataFrame(self.jobs).set_index("id")
 
     def plot(self, what: str = "jct") -> "Plot":
-        """A picture that draws itself in a notebook and saves itself as SVG: `jct`, `busy`, `queue`, `spread` or `moves`."""
+        """Return a plot that shows itself in a notebook and saves itself as SVG: `jct`, `busy`, `queue`, `spread` or `moves`."""
         return self._alone().plot(what)
 
     def page(self) -> str:
-        """One self-contained HTML page."""
+        """Return one self-contained HTML page."""
         return self._alone().page()
 
     def _alone(self) -> "Comparison":
@@ -116,7 +116,7 @@ class Result:
 
 
 def plain_table(heads: Sequence[str], rows: Sequence[Sequence[str]], left: int = 1) -> str:
-    """Columns with two blanks between, the first so many to the left and figures to the right."""
+    """Return columns with two blanks between them, the first `left` of them aligned left and all others right."""
     widths = [max(len(row[i]) for row in [heads, *rows]) for i in range(len(heads))]
     lines = []
     for row in [heads, *rows]:
@@ -126,7 +126,7 @@ def plain_table(heads: Sequence[str], rows: Sequence[Sequence[str]], left: int =
 
 
 def html_table(heads: Sequence[str], rows: Sequence[Sequence[str]], footing: str = "", notes: Sequence[str] = ()) -> str:
-    """A plain table for notebooks; everything in it is escaped."""
+    """Return an HTML table for notebooks; everything in it is escaped."""
     listed = "".join(f"<p>note: {escape(note)}</p>" for note in notes)
     head = "".join(f"<th>{escape(cell)}</th>" for cell in heads)
     body = "".join("<tr>" + "".join(f"<td>{escape(cell)}</td>" for cell in row) + "</tr>" for row in rows)
@@ -134,12 +134,12 @@ def html_table(heads: Sequence[str], rows: Sequence[Sequence[str]], footing: str
 
 
 def note_lines(notes: Sequence[str]) -> str:
-    """Notes as they stand below a printed result, a line each."""
+    """Return the notes below a printed result, one line each."""
     return "".join(f"\nnote: {note}" for note in notes)
 
 
 def pandas() -> Any:
-    """The library, which Rota does not install."""
+    """Import pandas, which Rota does not install. Raise RotaError if it is missing."""
     try:
         return importlib.import_module("pandas")
     except ImportError:
@@ -147,11 +147,11 @@ def pandas() -> Any:
 
 
 UNITS = ((86400.0, "d"), (3600.0, "h"), (60.0, "m"))
-"""Seconds, and the letter for them; a length of time has the first of which there are two."""
+"""Units of time in seconds, with their letters. A duration is shown in the largest unit of which it has at least two."""
 
 
 def duration(seconds: float | None) -> str:
-    """A length of time as people say it."""
+    """Format a length of time."""
     if seconds is None:
         return "-"
     for size, unit in UNITS:
@@ -163,17 +163,17 @@ def duration(seconds: float | None) -> str:
 def durations(
     seconds: Sequence[float | None], besides: Sequence[float | None] = (), like: Sequence[float | None] | None = None
 ) -> list[str]:
-    """A column of them, all in the unit that suits their geometric mean, or that of others (`like`). `besides`: what stands
-    behind each after a ±."""
+    """Format lengths of time in one unit, which suits their geometric mean, or that of `like`. `besides`: values that are printed
+    after each with a ±."""
     known = [value for value in (seconds if like is None else like) if value]
     middle = math.exp(sum(map(math.log, known)) / len(known)) if known else 0.0
     size, unit = next(((size, unit) for size, unit in UNITS if middle * (1 + 1e-9) >= 2 * size), (1.0, "s"))
 
-    def told(value: float | None) -> str:
+    def formatted(value: float | None) -> str:
         return "-" if value is None else f"{_count(value / size)}{unit}" if value else f"0{unit}"
 
-    more = [f" ±{told(each)}" if each is not None else "" for each in besides] or [""] * len(seconds)
-    return [told(value) + extra for value, extra in zip(seconds, more, strict=True)]
+    more = [f" ±{formatted(each)}" if each is not None else "" for each in besides] or [""] * len(seconds)
+    return [formatted(value) + extra for value, extra in zip(seconds, more, strict=True)]
 
 
 def _count(count: float) -> str:

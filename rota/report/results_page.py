@@ -1,8 +1,8 @@
-"""One page about a run or a comparison: a single file of HTML that loads nothing, the same bytes for the same runs.
+"""HTML page about a run or a comparison: a single file that loads nothing, with the same bytes for the same runs.
 
-Findings, settings, table and definitions are plain HTML. Charts are drawn by the scripts of `web/` from data that travels in the
-page: JSON, with long arrays as deflated bytes in base64. Names come from traces, that is from strangers; they are escaped here
-and only ever set as text there. The page's security policy allows its own two inline blocks, by their hashes, and nothing else.
+Findings, settings, table and definitions are plain HTML. The scripts of `web/` draw charts from data in the page: JSON, with long
+arrays as deflated bytes in base64. Names come from traces of other people, so they are escaped here and only ever set as text in
+scripts. The page's security policy allows its own two inline blocks, by their hashes, and nothing else.
 """
 
 import re
@@ -20,8 +20,9 @@ from rota.report.result import Result
 from rota.report.results_table import table
 from rota.report.trials_table import trials_section
 
-MOST_SEEDS, MOST_JOBS = 5, 20_000
-"""Up to so many seeds, with so many jobs of all runs together, the page has the runs of every seed; beyond, of the first."""
+MAX_SEEDS, MAX_JOBS = 5, 20_000
+"""Maximum number of seeds, and of jobs in all runs together, for which the page shows every seed; otherwise it shows the
+first."""
 
 SCRIPTS = (
     "base",
@@ -45,7 +46,7 @@ SCRIPTS = (
 
 
 def page(comparison: Comparison) -> str:
-    """The whole page."""
+    """Return the whole page as HTML."""
     comparison = _without_folders(comparison)
     drawn = _drawn(comparison)
     runs = drawn[0]
@@ -76,12 +77,12 @@ def page(comparison: Comparison) -> str:
         "style": style,
         "script": script,
     }
-    # In one pass, so that braces in a name stay what they are.
+    # In one pass, so that braces in a name are kept.
     return re.sub(r"\{\{(\w+)\}\}", lambda found: parts[found[1]], asset("page.html"))
 
 
 def _without_folders(comparison: Comparison) -> Comparison:
-    """Policies under labels that name files without their folders, as long as these differ: a page may go to others."""
+    """Remove folders from files in the labels of policies, unless labels would become equal: a page may be shared."""
     labels = [page_text.without_folders(line.label) for line in comparison.lines]
     if len(set(labels)) < len(labels):
         return comparison
@@ -89,10 +90,10 @@ def _without_folders(comparison: Comparison) -> Comparison:
 
 
 def _drawn(comparison: Comparison) -> list[list[Result]]:
-    """The runs that are drawn: for each seed one of every policy."""
+    """Return the runs that are drawn: for each seed one of every policy."""
     if not comparison.lines:
         raise OptionError("there is no run to show.", field="comparison", value="empty", hint="compare at least one policy")
-    few = comparison.seeds <= MOST_SEEDS and sum(len(run.arrivals) for run in comparison) <= MOST_JOBS
+    few = comparison.seeds <= MAX_SEEDS and sum(len(run.arrivals) for run in comparison) <= MAX_JOBS
     drawn = [[line.results[seed] for line in comparison.lines] for seed in range(comparison.seeds if few else 1)]
     for runs in drawn:
         _check_alike(runs)

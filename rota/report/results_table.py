@@ -1,4 +1,4 @@
-"""The table of results as HTML: the cells of the comparison, with the best marked, definitions in reach and bounds below."""
+"""Table of results as HTML: the cells of the comparison, with the best marked, links to definitions, and bounds below."""
 
 from collections.abc import Mapping, Sequence
 from typing import NamedTuple
@@ -10,13 +10,13 @@ from rota.report.result import durations
 
 
 class Column(NamedTuple):
-    """A column of the table of results."""
+    """Column of the table of results."""
 
     figure: str
-    """The field of Summary it shows; empty: none."""
+    """Field of Summary that the column shows; empty if none."""
     definition: str
-    """Where page.html defines it."""
-    least_is_best: bool = True
+    """Anchor of the definition in page.html."""
+    lowest_is_best: bool = True
 
 
 COLUMNS: Mapping[str, Column] = {
@@ -33,15 +33,15 @@ COLUMNS: Mapping[str, Column] = {
 }
 
 PAIRED = Column("", "paired")
-"""The column that several seeds add; its heading names the first policy."""
+"""Column that several seeds add; its heading names the first policy."""
 
 
 COST = Column("cost_dollars", "cost")
-"""The column that known prices add."""
+"""Column that known prices add."""
 
 
 def table(comparison: Comparison) -> str:
-    """Its head, body and foot."""
+    """Return the head, body and foot of the table, as HTML."""
     heads, rows = comparison.cells()
     dollars = [line.summary[COST.figure] for line in comparison.lines]
     if any(value is not None for value in dollars):
@@ -72,9 +72,9 @@ def _value(line: PolicyLine, column: Column | None) -> float | None:
 
 
 def _best(values: Sequence[float | None], texts: Sequence[str], column: Column | None) -> str | None:
-    """What the best cell of a column reads, if not all read the same. What reads like the best is marked like it."""
+    """Return the text of the best cell of a column; None if all texts are equal. Every cell with that text is marked."""
     known = [(value, text) for value, text in zip(values, texts, strict=True) if value is not None]
-    if column is None or not column.least_is_best or len({text for _, text in known}) < 2:
+    if column is None or not column.lowest_is_best or len({text for _, text in known}) < 2:
         return None
     return min(known)[1]
 
@@ -85,7 +85,7 @@ def _cell(text: str, value: float | None, best: bool) -> str:
 
 
 def _bounds(comparison: Comparison, heads: Sequence[str]) -> str:
-    """What no schedule can beat, under the columns it belongs to."""
+    """Return the foot of the table: the bounds, each below its column."""
     fields = {"MEAN JCT": "mean_jct_bound_seconds", "SPAN": "makespan_bound_seconds"}
     cells = []
     for head in heads[1:]:

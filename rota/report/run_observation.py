@@ -1,7 +1,7 @@
-"""Fidelity: a live run, simulated again from its own journal, and how far the two are apart, job by job.
+"""Fidelity: a live run, simulated again from its own journal, and the difference between the two for each job.
 
-From the journal come the arrivals, how fast each attempt of a job really trained, and what starting, suspending, resuming and
-leaving really took. The simulation then decides for itself; nothing of the real schedule is given to it.
+The journal gives the arrivals, the real rate of each attempt, and the real durations of starting, suspending, resuming and
+leaving. The simulation then makes its own decisions; it knows nothing of the real schedule.
 """
 
 import math
@@ -19,59 +19,60 @@ from rota.sim.observed_physics import ObservedJob, SeenAnswer, SeenAttempt
 from rota.sim.record import Record
 from rota.traces.trace import Trace
 
-SHORTEST_SECONDS = 1e-3
-"""No job trains for less."""
-LEAST_SECONDS = 3.0
-"""A shorter stretch says little of a pace."""
-TOLD_WITH_START_SECONDS = 0.4
-"""What a job tells so soon after its start are the steps with which it started: it tells the next ones later than that."""
+MIN_WORK_SECONDS = 1e-3
+"""Minimum training time of a job, in seconds."""
+MIN_RATE_SECONDS = 3.0
+"""Minimum time for a rate measurement, in seconds."""
+START_REPORT_SECONDS = 0.4
+"""Steps reported within this time after a start are the steps with which the job started, in seconds. Later reports take
+longer."""
 
 
 Span = tuple[float, float]
-"""From when to when."""
+"""Start and end of a period, in seconds."""
 COSTS = tuple(each.name for each in fields(ObservedJob) if each.name.endswith("_seconds") and each.name != "work_seconds")
-LEAST_STEPS = 10.0
-"""An attempt with fewer steps says little of its rate: half a step is not known."""
-LATEST_SECONDS = 1.0
-"""A timer is not later than this: then it was another one."""
+MIN_STEPS = 10.0
+"""Minimum number of steps for the rate of an attempt: the count may be off by half a step."""
+MAX_TIMER_DELAY_SECONDS = 1.0
+"""Maximum delay of a timer, in seconds. A decision after that had another cause."""
 HALF_STEP = 0.5
-"""A job that is asked to stop ends its step. On average it had made half of that when it was asked."""
+"""Mean fraction of a step that a job had made when a suspend command arrived: a job always ends its step."""
 
 
 @dataclass(frozen=True)
 class RunObservation:
-    """What a live run shows about the world it ran in."""
+    """Behaviour of jobs and scheduler in a live run, for its simulation."""
 
     trace: Trace
     jobs: dict[str, ObservedJob]
-    """By the name that the job has in the trace."""
+    """Observed jobs, by their names in the trace."""
     usual: dict[str, ObservedJob]
-    """The same with what everything but training takes on average, and each job at its own mean rate."""
+    """Observed jobs if everything but training took its mean time, and each job always had its own mean rate."""
     undisturbed: dict[str, ObservedJob]
-    """The same as if no job had slowed another down: each at its best pace, and every start as when no other job starts."""
+    """Observed jobs if no job slowed another down: each has its best rate, and every start is as if no other job starts."""
     jct_seconds: list[float]
-    """In the order of the trace."""
+    """Real JCT of each job in seconds, in trace order."""
     launch_seconds: float
-    """From the command to the first step, the mean."""
+    """Mean time from the launch command to the first step, in seconds."""
     suspend_seconds: float
-    """From the command until it had saved and its GPUs were free, the mean."""
+    """Mean time from the suspend command until the job had saved and its GPUs were free, in seconds."""
     leave_seconds: float
-    """From the last step until its GPUs were free, the mean."""
+    """Mean time from the last step until the GPUs were free, in seconds."""
     answer_seconds: float
-    """From asking the policy until the scheduler had its answer, the mean..."""
+    """Mean time from a policy call to its answer, in seconds."""
     answers: tuple[SeenAnswer, ...]
-    """...and one after the other, in the time of the trace."""
+    """Policy answers in order, with times relative to the trace."""
     times: list[JobTime]
-    """Where the time of each job went, in the order of the trace."""
+    """How each job spent its time, in trace order."""
     rate_spread: float = 0.0
-    """How far the pace of a job differs from one of its lives to the next, relatively, the median over jobs with several."""
+    """Median over jobs with several attempts of the relative standard deviation of a job's rate between attempts."""
     left_out: int = 0
-    """Jobs that were submitted and did not finish."""
+    """Number of jobs that were submitted and did not finish."""
 
 
 @dataclass(frozen=True)
 class Fidelity:
-    """Real and simulated JCTs of the same jobs."""
+    """Real and simulated JCTs of the same jobs, in seconds."""
 
     names: list[str]
     real: list[float]
@@ -79,7 +80,7 @@ class Fidelity:
 
     @property
     def mean_error(self) -> float:
-        """Simulated mean JCT over the real one, less 1."""
+        """Simulated mean JCT / real mean JCT - 1."""
         return statistics.mean(self.simulated) / statistics.mean(self.real) - 1
 
     @property
@@ -96,12 +97,12 @@ class Fidelity:
 
 
 def observe(entries: Iterable[JournalEntry], round_seconds: float = 0.0) -> RunObservation:
-    """Read a journal through once. Where it was decided in rounds, they begin in the trace as they really did."""
+    """Read a journal once from start to end. `round_seconds` aligns the rounds of the trace with the real rounds."""
     reader = _Reader()
     for entry in entries:
         reader.times.take(entry)
         for event in entry.events:
-            reader.hear(event, entry.now_s)
+            reader.on_event(event, entry.now_s)
         if entry.decided is not None:
             by_timer = not any(isinstance(event, Submitted | Suspended | Exited) for event in entry.events)
             reader.decided(entry.decided, entry.now_s, by_timer)
@@ -109,27 +110,27 @@ def observe(entries: Iterable[JournalEntry], round_seconds: float = 0.0) -> RunO
 
 
 def compare(observed: RunObservation, record: Record) -> Fidelity:
-    """The real run beside a simulation of its trace."""
+    """Compare the real run with a simulation of its trace."""
     simulated = (record.finished_s - record.submitted_s).tolist()
     return Fidelity([arrival.spec.name for arrival in observed.trace.arrivals], observed.jct_seconds, simulated)
 
 
 @dataclass
 class _Attempt:
-    """What the journal says of one attempt."""
+    """What the journal states about one attempt."""
 
     start_seconds: float | None = None
     start_notice_seconds: float | None = None
     suspend_seconds: float | None = None
     end_notice_seconds: float | None = None
     seconds: float = 0.0
-    """That it trained..."""
+    """Training time with known steps, in seconds."""
     steps: float = 0.0
-    """...and its steps meanwhile."""
+    """Steps made in that training time."""
 
     def seen(self, rate: float) -> SeenAttempt:
-        """`rate`: of the whole job; 0: it is not known."""
-        known = rate > 0 and self.steps >= LEAST_STEPS
+        """Return the attempt relative to `rate`, the rate of the whole job; 0 if unknown."""
+        known = rate > 0 and self.steps >= MIN_STEPS
         return SeenAttempt(
             start_seconds=self.start_seconds,
             start_notice_seconds=self.start_notice_seconds,
@@ -141,86 +142,86 @@ class _Attempt:
 
 @dataclass
 class _Job:
-    """What the journal says of one job."""
+    """What the journal states about one job."""
 
     spec: JobSpec
     submitted_s: float
-    asked: Launch | Resume | Suspend | None = None
-    """The command that it has not answered yet..."""
-    asked_s: float = 0.0
-    """...and when that left."""
+    command: Launch | Resume | Suspend | None = None
+    """Command that the job has not acknowledged; None if there is none."""
+    command_s: float = 0.0
+    """Time at which that command was sent."""
     steps: float = 0.0
-    """As last told."""
+    """Steps as last reported."""
     since_s: float | None = None
-    """It trains since; None: it does not."""
+    """Time since which the job trains; None if it does not."""
     since_steps: float = 0.0
-    """Its steps then."""
+    """Steps when it began to train."""
     seconds: float = 0.0
-    """That it trained in all..."""
-    paced_seconds: float = 0.0
-    """...in stretches of which the steps are known..."""
-    paced_steps: float = 0.0
-    """...and these steps."""
+    """Total training time, in seconds."""
+    rated_seconds: float = 0.0
+    """Training time in periods with known steps, in seconds."""
+    rated_steps: float = 0.0
+    """Steps made in these periods."""
     first_steps: float = 0.0
-    """Steps that it had made when it first counted as started."""
-    paces: list[float] = field(default_factory=list)
-    """Steps a second, stretch by stretch..."""
+    """Steps that the job had made when it first counted as started."""
+    rates: list[float] = field(default_factory=list)
+    """Steps per second of each training period."""
     windows: list[float] = field(default_factory=list)
-    """...and as measured while it ran."""
+    """Steps per second that the scheduler measured while the job ran."""
     total: float | None = None
-    """Steps that it had made when it finished; None: it told none."""
+    """Steps that the job had made when it finished; None if it reported none."""
     ended_s: float | None = None
-    """When it finished."""
+    """Time at which the job finished; None if it did not."""
     took: dict[str, list[float]] = field(default_factory=lambda: {name: [] for name in COSTS})
-    """Seconds of everything that was no training."""
+    """Durations of everything but training, in seconds."""
     starts: list[Span] = field(default_factory=list)
-    """Its launches."""
+    """Launches of the job, each from the command to the first step."""
     attempts: list[_Attempt] = field(default_factory=list)
 
     @property
     def attempt(self) -> _Attempt:
-        """The latest. One that began before the journal did is none of these."""
+        """Latest attempt. An attempt that began before the journal is not listed, so a new one stands for it."""
         return self.attempts[-1] if self.attempts else _Attempt()
 
     def trained(self, until_s: float, steps: float | None, after: float = 0.0) -> None:
-        """It trained until then, and had made these steps, `after` of them later than that."""
+        """End a training period at this time with these steps, `after` of which the job made later."""
         if self.since_s is None:
             return
         seconds = max(until_s - self.since_s, 0.0)
         self.seconds += seconds
         made = (steps if steps is not None else 0.0) - self.since_steps - after
         if seconds > 0 and made > 0:
-            self.paced_seconds += seconds
-            self.paced_steps += made
+            self.rated_seconds += seconds
+            self.rated_steps += made
             self.attempt.seconds += seconds
             self.attempt.steps += made
-            if seconds >= LEAST_SECONDS:
-                self.paces.append(made / seconds)
+            if seconds >= MIN_RATE_SECONDS:
+                self.rates.append(made / seconds)
         self.since_s = None
 
     @property
     def work_seconds(self) -> float:
-        """What all its steps take, but for those that its first start is made of."""
-        return max(self._seconds_at(self.rate), SHORTEST_SECONDS)
+        """Time for all steps at the mean rate, without the steps of the first start, in seconds."""
+        return max(self._seconds_at(self.rate), MIN_WORK_SECONDS)
 
     @property
     def rate(self) -> float:
-        """Steps a second over all its attempts; 0: it is not known."""
-        return self.paced_steps / self.paced_seconds if self.paced_seconds else 0.0
+        """Steps per second over all attempts; 0 if unknown."""
+        return self.rated_steps / self.rated_seconds if self.rated_seconds else 0.0
 
     @property
     def best_seconds(self) -> float:
-        """The same at the best pace that was seen of it."""
-        return min(max(self._seconds_at(max((*self.paces, *self.windows), default=0.0)), SHORTEST_SECONDS), self.work_seconds)
+        """Time for all steps at the best rate that was observed, in seconds."""
+        return min(max(self._seconds_at(max((*self.rates, *self.windows), default=0.0)), MIN_WORK_SECONDS), self.work_seconds)
 
-    def _seconds_at(self, pace: float) -> float:
-        if self.total is None or not pace:
+    def _seconds_at(self, rate: float) -> float:
+        if self.total is None or not rate:
             return self.seconds
-        return (self.total - self.first_steps) / pace
+        return (self.total - self.first_steps) / rate
 
     @property
     def arriving(self) -> JobSpec:
-        """What was submitted. If its length was not, it is known afterwards only."""
+        """Job as submitted. A job of unknown length gets the length that it really had."""
         known = 0 < self.spec.steps < math.inf
         return self.spec if known else replace(self.spec, steps=self.total or self.work_seconds)
 
@@ -230,35 +231,35 @@ class _Reader:
 
     def __init__(self) -> None:
         self.jobs: dict[int, _Job] = {}
-        self.asked_s: dict[int, float] = {}
-        """When the policy was asked, by ticket."""
+        self.called_s: dict[int, float] = {}
+        """Time of each policy call without an answer, by ticket."""
         self.answers: list[SeenAnswer] = []
         self.until_s = math.inf
-        """When the plan in force ends."""
+        """Time at which the plan in force ends."""
         self.times = JobTimes()
 
     def decided(self, decided: Decided, now_s: float, by_timer: bool) -> None:
-        """`by_timer`: nothing had happened that the policy would be asked about."""
+        """Read a decision. `by_timer`: whether only a timer, and no event, can have caused it."""
         if decided.ticket:
-            late = by_timer and self.until_s <= now_s < self.until_s + LATEST_SECONDS
-            self.asked_s[decided.ticket] = self.until_s if late else now_s
+            late = by_timer and self.until_s <= now_s < self.until_s + MAX_TIMER_DELAY_SECONDS
+            self.called_s[decided.ticket] = self.until_s if late else now_s
         if decided.plan is not None:
             self.until_s = decided.plan.until_s
         for command in decided.commands:
             self.on_command(command, now_s)
 
     def on_command(self, command: JobCommand, now_s: float) -> None:
-        """A command left. One that is sent again is the same."""
+        """Read a command. A command that is sent again is ignored."""
         job = self.jobs.get(command.job)
         if job is None or not isinstance(command, Launch | Resume | Suspend):
             return
-        before = job.asked
+        before = job.command
         if before is None or (before.attempt, before.sequence) != (command.attempt, command.sequence):
-            job.asked, job.asked_s = command, now_s
+            job.command, job.command_s = command, now_s
             if isinstance(command, Launch):
                 job.attempts.append(_Attempt())
 
-    def hear(self, event: External, now_s: float) -> None:
+    def on_event(self, event: External, now_s: float) -> None:
         if isinstance(event, Submitted):
             self.jobs[event.job] = _Job(event.spec, event.at_s)
         elif isinstance(event, Progressed):
@@ -269,9 +270,9 @@ class _Reader:
                     self.jobs[number].windows.append(rate)
         elif isinstance(event, Started | Suspended | Exited) and event.job in self.jobs:
             self._changed(self.jobs[event.job], event, max(now_s - event.at_s, 0.0))
-        elif isinstance(event, Allocated) and event.ticket in self.asked_s:
-            asked_s = self.asked_s.pop(event.ticket)
-            self.answers.append(SeenAnswer(asked_s, max(now_s - asked_s, 0.0)))
+        elif isinstance(event, Allocated) and event.ticket in self.called_s:
+            called_s = self.called_s.pop(event.ticket)
+            self.answers.append(SeenAnswer(called_s, max(now_s - called_s, 0.0)))
 
     def _changed(self, job: _Job, event: Started | Suspended | Exited, notice_seconds: float) -> None:
         if isinstance(event, Started):
@@ -292,47 +293,48 @@ class _Reader:
             job = self.jobs.get(number)
             if job is None:
                 continue
-            if job.since_s is not None and event.at_s <= job.since_s + TOLD_WITH_START_SECONDS and steps > job.since_steps:
+            if job.since_s is not None and event.at_s <= job.since_s + START_REPORT_SECONDS and steps > job.since_steps:
                 job.since_steps = steps  # the step with which it counts as started
                 job.first_steps = job.first_steps if job.seconds else steps
             job.steps = steps
 
     def _started(self, job: _Job, event: Started) -> bool:
-        """Return whether that is news."""
+        """Read a start. Return False if it was known already."""
         if job.since_s is not None and event.at_s <= job.since_s:
-            return False  # told once more: its daemon was started again
-        if isinstance(job.asked, Launch):
-            job.attempt.start_seconds = event.at_s - job.asked_s
-            job.took["relaunch_seconds" if job.starts else "launch_seconds"].append(event.at_s - job.asked_s)
-            job.starts.append((job.asked_s, event.at_s))
-        elif isinstance(job.asked, Resume):
-            job.took["resume_seconds"].append(event.at_s - job.asked_s)
-        job.asked = None
+            return False  # reported again after a restart of the daemon
+        if isinstance(job.command, Launch):
+            job.attempt.start_seconds = event.at_s - job.command_s
+            job.took["relaunch_seconds" if job.starts else "launch_seconds"].append(event.at_s - job.command_s)
+            job.starts.append((job.command_s, event.at_s))
+        elif isinstance(job.command, Resume):
+            job.took["resume_seconds"].append(event.at_s - job.command_s)
+        job.command = None
         if event.from_step is not None:
             job.steps = event.from_step
-        job.trained(event.at_s, job.steps)  # it goes on with another size
+        job.trained(event.at_s, job.steps)  # it continues at another size
         job.since_s, job.since_steps = event.at_s, job.steps
         return True
 
     def _suspended(self, job: _Job, event: Suspended) -> None:
-        if isinstance(job.asked, Suspend):
+        if isinstance(job.command, Suspend):
             name = "park_seconds" if event.kind is SuspendKind.PARK else "suspend_seconds"
-            job.took[name].append(event.at_s - job.asked_s)
+            job.took[name].append(event.at_s - job.command_s)
             if event.kind is SuspendKind.CHECKPOINT:
-                job.attempt.suspend_seconds = event.at_s - job.asked_s
-            job.trained(job.asked_s, event.steps_done, HALF_STEP if event.kind is SuspendKind.CHECKPOINT else 0.0)
+                job.attempt.suspend_seconds = event.at_s - job.command_s
+            job.trained(job.command_s, event.steps_done, HALF_STEP if event.kind is SuspendKind.CHECKPOINT else 0.0)
         else:
             job.trained(event.at_s, event.steps_done)
-        job.steps, job.asked = event.steps_done, None
+        job.steps, job.command = event.steps_done, None
 
     def _exited(self, job: _Job, event: Exited) -> None:
-        """What it did after its last step was no training. If it was told to stop then, it was leaving anyway."""
+        """Read an exit. Time after the last step is not training. A job that got a suspend command in that time was leaving
+        anyway."""
         last_s = event.at_s if event.stepped_s is None else event.stepped_s
         finished = event.outcome is Outcome.FINISHED
-        if isinstance(job.asked, Suspend) and not finished:
-            last_s = min(last_s, job.asked_s)
+        if isinstance(job.command, Suspend) and not finished:
+            last_s = min(last_s, job.command_s)
         job.trained(last_s, event.steps_done)
-        job.asked, job.steps = None, event.steps_saved
+        job.command, job.steps = None, event.steps_saved
         if finished:
             job.ended_s, job.total = event.at_s, event.steps_done
             job.took["leave_seconds"].append(max(event.at_s - last_s, 0.0))
@@ -363,13 +365,13 @@ class _Reader:
             leave_seconds=usual["leave_seconds"],
             answer_seconds=_mean([answer.seconds for answer in self.answers]),
             answers=tuple(SeenAnswer(answer.asked_s - origin_s, answer.seconds) for answer in self.answers),
-            rate_spread=_spread(job.paces for job in done.values()),
+            rate_spread=_spread(job.rates for job in done.values()),
             left_out=len(self.jobs) - len(done),
         )
 
 
 def _seen(job: _Job, usual: Mapping[str, float]) -> ObservedJob:
-    """As it was itself. What it never did takes as long as with other jobs on average."""
+    """Return the job as observed. Durations that it never showed are the mean of other jobs."""
     took = {name: _typical(name, job.took[name]) if job.took[name] else usual[name] for name in COSTS}
     return ObservedJob(
         work_seconds=job.work_seconds,
@@ -392,7 +394,7 @@ def _undisturbed(job: ObservedJob, best_seconds: float, lone: Sequence[float]) -
 
 
 def _typical(name: str, seconds: Sequence[float]) -> float:
-    """Return the mean; of how late the scheduler knows, the median, since a scheduler that is down learns nothing for long."""
+    """Return the mean; for delays of notices the median, since a stopped scheduler learns of events very late."""
     return statistics.median(seconds) if seconds and name == "notice_seconds" else _mean(seconds)
 
 
@@ -401,7 +403,7 @@ def _mean(values: Sequence[float]) -> float:
 
 
 def _lone(starts: Iterable[Span]) -> list[Span]:
-    """Those during which no other job started."""
+    """Return the starts during which no other job started."""
     spans = sorted(starts)
     found, latest_s = [], -math.inf
     for at, (from_s, to_s) in enumerate(spans):
@@ -412,6 +414,6 @@ def _lone(starts: Iterable[Span]) -> list[Span]:
     return found
 
 
-def _spread(paces: Iterable[Sequence[float]]) -> float:
-    found = [statistics.pstdev(each) / statistics.mean(each) for each in paces if len(each) > 1]
+def _spread(rates: Iterable[Sequence[float]]) -> float:
+    found = [statistics.pstdev(each) / statistics.mean(each) for each in rates if len(each) > 1]
     return statistics.median(found) if found else 0.0

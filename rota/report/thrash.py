@@ -1,4 +1,4 @@
-"""Whether a run spent its time on switching jobs instead of running them."""
+"""Detect runs that spent their time on switching jobs instead of running them."""
 
 from collections.abc import Sequence
 
@@ -9,23 +9,23 @@ from rota.sim.physics import Physics
 from rota.sim.record import Record
 
 SWITCH_SECONDS = 14.0
-"""What a switch costs where a run says nothing about it: launch, save and load, as in the preset `measured`."""
+"""Duration of a switch if the simulation has none, in seconds: launch, save and load, as in the preset `measured`."""
 
-MOST_LOST = 0.25
-"""Switching may take this part of the time in which jobs hold GPUs."""
+MAX_SWITCH_FRACTION = 0.25
+"""Maximum fraction of the jobs' time on GPUs that switching may take."""
 
 
 def thrash_notes(record: Record, arrivals: Sequence[Arrival], physics: Physics) -> list[str]:
-    """A sentence if jobs were suspended more often than their thresholds or rounds can pay for. Jobs that can be parked switch
-    for next to nothing and don't count."""
+    """Return a sentence if jobs were suspended so often that switching took too much of their time. Jobs that can be parked
+    switch almost for free and are not counted."""
     counts = np.array([not arrival.spec.can_park for arrival in arrivals], dtype=bool)
-    suspensions, held = int(record.suspensions[counts].sum()), float(record.occupied_seconds[counts].sum())
+    suspensions, occupied = int(record.suspensions[counts].sum()), float(record.occupied_seconds[counts].sum())
     cost = max(physics.launch_seconds + physics.checkpoint_seconds + physics.restore_seconds, SWITCH_SECONDS)
-    if suspensions * cost <= MOST_LOST * held:
+    if suspensions * cost <= MAX_SWITCH_FRACTION * occupied:
         return []
     jobs = int(counts.sum())
-    stretch = held / (suspensions + jobs)
+    stretch = occupied / (suspensions + jobs)
     return [
-        f"thrashing: {suspensions:,} suspensions of {jobs:,} jobs, which held GPUs for {stretch:.3g} s at a time, while a switch "
+        f"thrashing: {suspensions:,} suspensions of {jobs:,} jobs, which ran for {stretch:.3g} s at a time, while a switch "
         f"costs about {cost:.3g} s; larger thresholds, quanta or rounds lose less"
     ]

@@ -1,7 +1,7 @@
-"""A run over time: busy GPUs, waiting jobs, nodes that were down, and who had which GPUs when.
+"""A run over time: busy GPUs, waiting jobs, nodes that were down, and which job had which GPUs when.
 
-Numbers of GPUs and jobs are step functions. Their means over a stretch of time come from their exact integrals, so that nothing
-falls between two samples. All is array work: a hundred thousand jobs take a second or two.
+Numbers of GPUs and jobs are step functions. Their means over a time bin come from their exact integrals, so nothing is missed
+between two samples. All computations are on whole arrays: a hundred thousand jobs take a second or two.
 """
 
 from collections.abc import Sequence
@@ -13,16 +13,17 @@ from rota.model.units import Floats, Ints
 from rota.report.result import Result
 from rota.sim.record import GpuIntervals
 
-MOST_ROWS = 512
-"""Rows of a coarse map at most: about as many as a screen can show."""
+MAX_ROWS = 512
+"""Maximum number of rows of a coarse map: about as many as a screen can show."""
 
 FINEST = 8
-"""A coarse map starts with up to this many cells per rectangle allowed, since neighbours of one job merge."""
+"""Factor of cells to allowed rectangles with which a coarse map starts. Neighbouring cells of one job merge into one
+rectangle."""
 
 
 @dataclass(frozen=True, slots=True, eq=False, kw_only=True)
 class Ranges:
-    """Who had which GPUs when, as rectangles: `rows` rows from `first_row` on, from `start_s` to `end_s`."""
+    """Which job had which GPUs when, as rectangles: `rows` rows from `first_row` on, from `start_s` to `end_s`."""
 
     first_row: Ints
     rows: Ints
@@ -30,19 +31,19 @@ class Ranges:
     end_s: Floats
     job: Ints
     half: Ints
-    """0: it has its rows to itself; 1 or 2: the upper or the lower half of each, beside a job that shares them."""
+    """0 if the job has its rows to itself; 1 or 2 for the upper or lower half of each row that it shares with a partner."""
     gpus_per_row: int = 1
-    """GPUs that a row stands for: row r has those from r x this on."""
+    """GPUs per row: row r has GPUs from r x this number on."""
     seconds_per_cell: float = 0.0
-    """0: times are exact. Otherwise each row is cut into cells of this length, and a cell is shown as that of the job which had
-    most of it, or empty if more than half of it was idle."""
+    """Length of a cell in seconds; 0 if times are exact. In a coarse map each row is cut into cells. A cell shows the job that
+    had most of it, or is empty if more than half of it was idle."""
 
     def __len__(self) -> int:
         return len(self.job)
 
 
 def span(results: Sequence[Result]) -> tuple[float, float]:
-    """From the first submission to when the last GPU was given back or the last job finished."""
+    """Return the first submission, and the time at which the last GPU was free and the last job finished."""
     starts = [float(result.record.submitted_s.min(initial=np.inf)) for result in results]
     start = min(starts, default=0.0)
     start = start if np.isfinite(start) else 0.0
@@ -51,20 +52,20 @@ def span(results: Sequence[Result]) -> tuple[float, float]:
 
 
 def edges(results: Sequence[Result], count: int) -> Floats:
-    """The edges of `count` equal stretches of time over all these runs; a run of no length gets one second."""
+    """Return the edges of `count` equal time bins over all these runs. A run without length gets one second."""
     start, end = span(results)
     return np.linspace(start, end if end > start else start + 1.0, count + 1)
 
 
 def busy(result: Result, bins: Floats) -> Floats:
-    """Mean number of busy GPUs, shape (pools, stretches). Stretch i goes from bins[i] to bins[i + 1]. A GPU that two jobs have is
-    busy once."""
-    holds, cluster = result.record.gpu_intervals, result.cluster
-    first, start_s, end_s = holds.first, holds.start_s, holds.end_s
+    """Return the mean number of busy GPUs, shape (pools, bins). Bin i is from bins[i] to bins[i + 1]. A GPU that two jobs share
+    is busy once."""
+    intervals, cluster = result.record.gpu_intervals, result.cluster
+    first, start_s, end_s = intervals.first, intervals.start_s, intervals.end_s
     size = np.diff(first)
-    # All GPUs of a job are of one pool at a time.
-    pool = cluster.gpu_pool[holds.gpus[first[:-1]]]
-    shared = np.array(holds.shared, dtype=np.float64).reshape(-1, 6)
+    # All GPUs of an interval are of one pool.
+    pool = cluster.gpu_pool[intervals.gpus[first[:-1]]]
+    shared = np.array(intervals.shared, dtype=np.float64).reshape(-1, 6)
     pool = np.concatenate((pool, cluster.gpu_pool[shared[:, 2].astype(np.int64)]))
     start_s, end_s = np.concatenate((start_s, shared[:, 4])), np.concatenate((end_s, shared[:, 5]))
     weight = np.concatenate((size, -shared[:, 3]))
@@ -76,32 +77,32 @@ def busy(result: Result, bins: Floats) -> Floats:
 
 
 def queue(result: Result, bins: Floats) -> Floats:
-    """Mean number of jobs that were submitted, not over and without GPUs. Stretch i goes from bins[i] to bins[i + 1]."""
-    holds, submitted_s = result.record.gpu_intervals, result.record.submitted_s
-    starts = np.concatenate((submitted_s, holds.start_s))
-    ends = np.concatenate((_left(result), holds.end_s))
-    weight = np.repeat([1.0, -1.0], [len(submitted_s), len(holds)])
+    """Return the mean number of jobs that were submitted and not over, and had no GPUs. Bin i is from bins[i] to bins[i + 1]."""
+    intervals, submitted_s = result.record.gpu_intervals, result.record.submitted_s
+    starts = np.concatenate((submitted_s, intervals.start_s))
+    ends = np.concatenate((_left(result), intervals.end_s))
+    weight = np.repeat([1.0, -1.0], [len(submitted_s), len(intervals)])
     return means_of(starts, ends, weight, bins)
 
 
 def outages(result: Result) -> list[tuple[int, float, float]]:
-    """(node, from, to) of every time a node was down while jobs were there."""
+    """Return (node, from, to) of every outage of a node during the run."""
     start, end = span([result])
     return [(node, from_s, to_s) for node, from_s, to_s in result.record.outages if from_s < end and to_s > start]
 
 
-def ranges(result: Result, most: int) -> Ranges:
-    """The map of a run in at most `most` rectangles: exact if that is enough, coarse otherwise."""
+def ranges(result: Result, max_rectangles: int) -> Ranges:
+    """Return the map of a run: exact if `max_rectangles` are enough, coarse otherwise."""
     exact = _exact(result)
-    if len(exact) <= most:
+    if len(exact) <= max_rectangles:
         return exact
     start, end = span([result])
-    gpus_per_row = -(-result.cluster.gpus // MOST_ROWS)
+    gpus_per_row = -(-result.cluster.gpus // MAX_ROWS)
     rows = -(-result.cluster.gpus // gpus_per_row)
-    columns = max(FINEST * most // rows, 1)
+    columns = max(FINEST * max_rectangles // rows, 1)
     while True:
         coarse = _coarse(exact, result.cluster.gpus, gpus_per_row, start, (end - start) / columns, columns)
-        if len(coarse) <= most or (columns == 1 and rows == 1):
+        if len(coarse) <= max_rectangles or (columns == 1 and rows == 1):
             return coarse
         if columns > 1:
             columns = columns // 2
@@ -110,18 +111,20 @@ def ranges(result: Result, most: int) -> Ranges:
 
 
 def _left(result: Result) -> Floats:
-    """When each job was over. One that did not finish left with its last GPUs; without any it stays to the end."""
+    """Return when each job was over. An unfinished job is over with its last GPUs; if it never had GPUs, at the end of the
+    run."""
     record = result.record
-    holds = record.gpu_intervals
+    intervals = record.gpu_intervals
     last = np.full(len(record.submitted_s), -np.inf)
-    np.maximum.at(last, holds.job, holds.end_s)
+    np.maximum.at(last, intervals.job, intervals.end_s)
     left = np.where(np.isfinite(record.finished_s), record.finished_s, last)
     end = max(float(left.max(initial=-np.inf)), float(record.submitted_s.max(initial=-np.inf)))
     return np.where(np.isfinite(left), left, end)
 
 
 def means_of(start_s: Floats, end_s: Floats, weight: Floats, bins: Floats) -> Floats:
-    """Means of the sum of the weights that are there from start to end. The integral of steps is linear between them."""
+    """Return the mean of the sum of weights in each bin; each weight counts from its start to its end. The integral of steps is
+    linear between them."""
     instants = np.concatenate((start_s, end_s))
     if not len(instants):
         return np.zeros(len(bins) - 1)
@@ -129,17 +132,17 @@ def means_of(start_s: Floats, end_s: Floats, weight: Floats, bins: Floats) -> Fl
     instants, level = instants[order], np.cumsum(np.concatenate((weight, -weight))[order])
     total = np.concatenate(([0.0], np.cumsum(level[:-1] * np.diff(instants))))
     means = np.diff(np.interp(bins, instants, total)) / np.diff(bins)
-    # Integrals cancel to a few units in the last place; no mean of these is below nothing.
+    # Rounding can leave a few units in the last place, but no mean is below 0.
     return np.maximum(means, 0.0)
 
 
 def _exact(result: Result) -> Ranges:
-    """One rectangle per stretch of neighbouring GPUs of each hold, cut where company comes and goes."""
-    holds = result.record.gpu_intervals
-    of, start, end, half = _pieces(holds)
-    first = holds.first
+    """Return one rectangle per group of neighbouring GPUs of each interval, cut where a partner comes or goes."""
+    intervals = result.record.gpu_intervals
+    of, start, end, half = _pieces(intervals)
+    first = intervals.first
     piece, at = every(first[of], first[of + 1] - 1)
-    gpu = holds.gpus[at]
+    gpu = intervals.gpus[at]
     order = np.lexsort((gpu, piece))
     piece, gpu = piece[order], gpu[order]
     begins = np.ones(len(gpu), dtype=np.bool_)
@@ -152,29 +155,29 @@ def _exact(result: Result) -> Ranges:
         rows=rows[seen],
         start_s=start_s[seen],
         end_s=end_s[seen],
-        job=holds.job[of[piece[at]]][seen],
+        job=intervals.job[of[piece[at]]][seen],
         half=half[piece[at]][seen],
     )
 
 
-def _pieces(holds: GpuIntervals) -> tuple[Ints, Floats, Floats, Ints]:
-    """(hold, from, to, half) of every stretch of time in which a job held its GPUs in the same company."""
-    job, start_s, end_s = holds.job, holds.start_s, holds.end_s
-    company: dict[int, list[tuple[float, float, int]]] = {}
-    for one, other, _, _, from_s, to_s in holds.shared:
-        company.setdefault(one, []).append((from_s, to_s, 1 + (one > other)))
-        company.setdefault(other, []).append((from_s, to_s, 1 + (other > one)))
-    crowded = np.isin(job, list(company))
+def _pieces(intervals: GpuIntervals) -> tuple[Ints, Floats, Floats, Ints]:
+    """Return (interval, from, to, half) of every period in which a job had its GPUs with the same partner."""
+    job, start_s, end_s = intervals.job, intervals.start_s, intervals.end_s
+    shared: dict[int, list[tuple[float, float, int]]] = {}
+    for one, other, _, _, from_s, to_s in intervals.shared:
+        shared.setdefault(one, []).append((from_s, to_s, 1 + (one > other)))
+        shared.setdefault(other, []).append((from_s, to_s, 1 + (other > one)))
+    is_shared = np.isin(job, list(shared))
     cut: list[tuple[int, float, float, int]] = []
-    for hold in crowded.nonzero()[0].tolist():
-        now_s, until_s = start_s[hold], end_s[hold]
-        for from_s, to_s, half in sorted(company[int(job[hold])]):
+    for interval in is_shared.nonzero()[0].tolist():
+        now_s, until_s = start_s[interval], end_s[interval]
+        for from_s, to_s, half in sorted(shared[int(job[interval])]):
             if now_s <= from_s and to_s <= until_s:
-                cut += [(hold, now_s, from_s, 0), (hold, from_s, to_s, half)]
+                cut += [(interval, now_s, from_s, 0), (interval, from_s, to_s, half)]
                 now_s = to_s
-        cut.append((hold, now_s, until_s, 0))
+        cut.append((interval, now_s, until_s, 0))
     pieces = np.array(cut, dtype=np.float64).reshape(-1, 4)
-    alone = (~crowded).nonzero()[0]
+    alone = (~is_shared).nonzero()[0]
     return (
         np.concatenate((alone, pieces[:, 0].astype(np.int64))),
         np.concatenate((start_s[alone], pieces[:, 1])),
@@ -184,7 +187,8 @@ def _pieces(holds: GpuIntervals) -> tuple[Ints, Floats, Floats, Ints]:
 
 
 def _coarse(exact: Ranges, gpus: int, gpus_per_row: int, start_s: float, cell_s: float, columns: int) -> Ranges:
-    """The same on a grid: GPU-seconds per cell and job, the largest wins, runs of one job along a row are one rectangle."""
+    """Return the map on a grid. The job with the most GPU-seconds of a cell wins it, and adjacent cells of one job are one
+    rectangle."""
     first, last = exact.first_row // gpus_per_row, (exact.first_row + exact.rows - 1) // gpus_per_row
     of, row = every(first, last)
     low = np.maximum(exact.first_row[of], row * gpus_per_row)
@@ -193,7 +197,7 @@ def _coarse(exact: Ranges, gpus: int, gpus_per_row: int, start_s: float, cell_s:
     end = np.minimum((exact.end_s[of] - start_s) / cell_s, columns)
     part, column = every(start.astype(np.int64), np.maximum(np.ceil(end).astype(np.int64) - 1, start.astype(np.int64)))
     share = (high - low)[part] * (np.minimum(end[part], column + 1) - np.maximum(start[part], column))
-    share = np.where(exact.half[of][part] > 0, share / 2, share)  # a GPU of two is busy once
+    share = np.where(exact.half[of][part] > 0, share / 2, share)  # a shared GPU is busy once
     inside = share > 0
     part, column, share = part[inside], column[inside], share[inside]
     cell = row[part] * columns + column
@@ -215,7 +219,7 @@ def _coarse(exact: Ranges, gpus: int, gpus_per_row: int, start_s: float, cell_s:
 
 
 def _winners(cell: Ints, job: Ints, share: Floats, gpus: int, gpus_per_row: int, columns: int) -> tuple[Ints, Ints]:
-    """The cells that were busy at least half of their GPU-time, in order, and the job that had most of each."""
+    """Return the cells that were busy for at least half of their GPU time, in order, and the job that had most of each."""
     if not len(cell):
         return cell, job
     order = np.lexsort((job, cell))
@@ -235,7 +239,7 @@ def _winners(cell: Ints, job: Ints, share: Floats, gpus: int, gpus_per_row: int,
 
 
 def every(first: Ints, last: Ints) -> tuple[Ints, Ints]:
-    """Every whole number from first[i] to last[i], with its i."""
+    """Return every whole number from first[i] to last[i], with its i."""
     count = last - first + 1
     of = np.repeat(np.arange(len(first)), count)
     return of, first[of] + np.arange(len(of)) - np.repeat(np.cumsum(count) - count, count)

@@ -1,4 +1,4 @@
-"""What tactics tried in a run: how many trials there were, what became of them, and what was seen of each pair."""
+"""Trials of tactics in a run: their number, their verdicts, and the measurements of each pair."""
 
 from dataclasses import asdict, dataclass
 from typing import Any
@@ -9,22 +9,22 @@ from rota.model.trial import TrialVerdict
 
 @dataclass(frozen=True, slots=True)
 class PairSummary:
-    """Two kinds of jobs on the same GPUs, as all trials of them saw it."""
+    """Two kinds of jobs on the same GPUs, averaged over all their trials."""
 
     first: str
-    """A profile; of a job without one, # and its number."""
+    """Profile of the first job; # and its number if it has no profile."""
     second: str
     accelerator: str
     gpus: int
     times: int
-    """How often it was judged."""
+    """Number of verdicts on the pair."""
     first_rate: float
-    """Steps per second of the first in company, over those alone; the mean."""
+    """Mean of the first job's colocated rate / its exclusive rate."""
     second_rate: float
     gain: float
-    """How much more the two do together than in turns; the mean."""
+    """Mean of how much more the two do together than in turns."""
     spread: float
-    """Its standard deviation; 0 where it was judged once."""
+    """Standard deviation of the gain; 0 after a single verdict."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -35,11 +35,11 @@ class TrialsSummary:
     kept: int
     undone: int
     broken_off: int
-    """Those that ended before they were measured."""
+    """Trials that ended before they were measured."""
     open: int
-    """Those that were not judged when the run ended."""
+    """Trials without a verdict when the run ended."""
     pairs: tuple[PairSummary, ...]
-    """Those that were judged most often first."""
+    """Pairs, those with the most verdicts first."""
 
     @classmethod
     def of(cls, known: Beliefs) -> "TrialsSummary":
@@ -57,5 +57,5 @@ class TrialsSummary:
 
     def __str__(self) -> str:
         parts = [(self.kept, "kept"), (self.undone, "undone"), (self.broken_off, "broken off"), (self.open, "open")]
-        told = ", ".join(f"{count:,} {word}" for count, word in parts if count)
-        return f"{self.trials:,} trial{'' if self.trials == 1 else 's'}" + (f": {told}" if told else "")
+        counts = ", ".join(f"{count:,} {word}" for count, word in parts if count)
+        return f"{self.trials:,} trial{'' if self.trials == 1 else 's'}" + (f": {counts}" if counts else "")

@@ -33,8 +33,8 @@ function named(text) {
     return make('bdi', { title: text }, text);
 }
 
-function button(label, told, act) {
-    return make('button', { type: 'button', 'aria-label': told, title: told, click: act }, label);
+function button(label, title, act) {
+    return make('button', { type: 'button', 'aria-label': title, title, click: act }, label);
 }
 
 // Heads and cells are texts or elements.

@@ -4,7 +4,7 @@ const MARGIN = { left: 58, right: 16, top: 14, bottom: 44 };
 // Charts over time and the map begin at the same place, so that what is above each other is at the same time.
 const TIME_LEFT = 84;
 
-// Draws again when the width of its place changes.
+// Draws a chart again when the width of its place changes.
 function onWidth(host, render) {
     let width = 0;
     new ResizeObserver(([entry]) => {
@@ -48,7 +48,7 @@ function frame(area, { x, y, xTicks, yTicks, xTitle, yTitle, label }) {
     return svg;
 }
 
-// A chart is drawn anew for every change; who was using the keys goes on using them.
+// A chart is drawn again for every change. If it had the keyboard focus, it keeps it.
 function swap(host, svg) {
     const used = host.contains(document.activeElement);
     host.replaceChildren(svg);
@@ -71,7 +71,7 @@ function stepPath(xs, ys) {
     return `${path}H${xs[xs.length - 1].toFixed(1)}`;
 }
 
-// A line with words beside it, on the side that has more room; where they do not fit, in brief.
+// A line with a label on the side that has more room; a short label if it does not fit.
 function verticalMark(area, at, words, brief) {
     const late = at > (area.left + area.right) / 2;
     const room = (late ? at - area.left : area.right - at) - 10;

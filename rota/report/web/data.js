@@ -10,7 +10,7 @@ async function unpackedBytes(text) {
     return new Uint8Array(await new Response(stream).arrayBuffer());
 }
 
-// All first bytes of the numbers come first, then all second bytes: alike stands beside alike, which packs better.
+// All first bytes of the numbers come first, then all second bytes: equal bytes in a row compress better.
 async function unpackedArray(packed) {
     const planes = await unpackedBytes(packed.data);
     const Type = TYPES[packed.type];
@@ -27,7 +27,7 @@ async function unpackedText(packed) {
     return JSON.parse(new TextDecoder().decode(await unpackedBytes(packed.data)));
 }
 
-// Everything packed in a value, however deep, is replaced by what was packed.
+// Unpacks everything that is packed in a value, at any depth.
 async function unpacked(value) {
     if (Array.isArray(value)) return Promise.all(value.map(unpacked));
     if (value === null || typeof value !== 'object') return value;
@@ -37,14 +37,14 @@ async function unpacked(value) {
     return Object.fromEntries(await Promise.all(entries));
 }
 
-// The runs of one seed, with what all seeds have in common. A seed nobody asked for stays packed.
+// Unpacks the runs of one seed, with the data that all seeds share. Other seeds stay packed.
 async function loadSeed(number) {
     const { seeds, jobs, ...shared } = JSON.parse(byId('data').textContent);
     const data = await unpacked({ ...shared, ...seeds[number], jobs: jobs[seeds[number].jobs] });
     const { submitted } = data.jobs;
     data.runs.forEach((run, index) => {
         run.jct = run.finished.map((at, job) => at - submitted[job]);
-        // Never below 0 but by rounding.
+        // Only rounding can make this negative.
         run.wait = run.jct.map((jct, job) => (Number.isNaN(jct) ? NaN : Math.max(jct - run.held[job], 0)));
         run.cluster = data.clusters[run.cluster];
         run.scores = run.scores === null ? null : data.scores[run.scores];
@@ -82,7 +82,7 @@ function sortedKnown(values) {
     return values.filter((value) => !Number.isNaN(value)).sort();
 }
 
-// What is shared by all parts: the range of time, of rows of the map, the job that is followed, the policies not drawn.
+// State of the page: the ranges of time and of map rows, the followed job, and the hidden policies.
 const state = { from: 0, to: 1, end: 1, top: 0, bottom: 1, chosen: null, hidden: new Set() };
 const listeners = [];
 let waiting = null;
@@ -91,13 +91,13 @@ function onChange(listener) {
     listeners.push(listener);
 }
 
-// Before other data is shown: nobody listens yet, all of its time is seen, and none of its jobs is followed.
+// Resets the state before other data is shown: no listeners, the whole time, no followed job.
 function resetState(data) {
     listeners.length = 0;
     Object.assign(state, { from: 0, to: data.end, end: data.end, top: 0, bottom: 1, chosen: null });
 }
 
-// Parts are told once per frame, however many changes there were.
+// Listeners are called once per frame, with all changes since the last one.
 function change(what) {
     Object.assign(state, what);
     if (waiting) {
@@ -106,9 +106,9 @@ function change(what) {
     }
     waiting = { ...what };
     requestAnimationFrame(() => {
-        const told = waiting;
+        const changed = waiting;
         waiting = null;
-        for (const listener of listeners) listener(told);
+        for (const listener of listeners) listener(changed);
     });
 }
 

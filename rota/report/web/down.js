@@ -50,8 +50,8 @@ function outageWords(run, i) {
     const seconds = end[i] - start[i];
     const step = seconds >= 10 * MINUTE ? MINUTE : seconds >= 10 ? SECOND : 0.01;
     const [from, to] = [start[i], end[i]].map((at) => elapsed(Math.max(at, 0), step));
-    const told = make('b', {}, 'node ', named(names[node[i]]), ` down ${from} to ${to}`);
-    return [told, `${run.cluster.pools[pool[node[i]]]}, for ${duration(seconds)}; times since the first submission`];
+    const title = make('b', {}, 'node ', named(names[node[i]]), ` down ${from} to ${to}`);
+    return [title, `${run.cluster.pools[pool[node[i]]]}, for ${duration(seconds)}; times since the first submission`];
 }
 
 function downEntry() {

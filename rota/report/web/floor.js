@@ -50,8 +50,8 @@ function setUpFloor(data) {
     ways.addEventListener('change', pick);
     offer();
     onWidth(byId('floor'), render);
-    onChange((told) => {
-        if ('theme' in told) render();
+    onChange((changed) => {
+        if ('theme' in changed) render();
     });
     floorGestures(floor);
 }
@@ -69,10 +69,10 @@ function floorWays(run) {
         levels: SCORE_LEVELS,
         outlier: scores.outlier[i],
         ofNode: (values) => values.reduce((a, b) => Math.max(a, b)),
-        told: score,
+        format: score,
     }));
     const ofNode = (values) => values.reduce((a, b) => a + b) / values.length;
-    const words = { option: 'how busy', about: 'how busy it was', outlier: null, told: percent };
+    const words = { option: 'how busy', about: 'how busy it was', outlier: null, format: percent };
     found.push({ key: 'busy', values: busy, levels: BUSY_LEVELS, ofNode, ...words });
     return found;
 }
@@ -213,7 +213,7 @@ function floorWords(floor) {
         ? [
               median,
               ' are factors on the time of a step: 1.00 is the median, more is slower.',
-              run.untold ? ' These are the true ones; the scheduler had to learn them.' : '',
+              run.learned ? ' These are the true ones; the scheduler had to learn them.' : '',
           ]
         : ['Colours say how much of the time from the first submission to the end of the run a job had it.'];
     byId('floor-lead').replaceChildren(`${square} `, ...about);
@@ -251,12 +251,12 @@ function gpuRows(run, gpu) {
 
 function nodeRows({ run, ways }, node) {
     const { first } = run.cluster.nodes;
-    const of = (each) => each.told(each.ofNode(each.values.subarray(first[node], first[node + 1])));
+    const of = (each) => each.format(each.ofNode(each.values.subarray(first[node], first[node + 1])));
     const label = (each) => (each.key === 'busy' ? 'busy, mean' : `class ${run.scores.classes[Number(each.key)]}, slowest`);
     return [['GPUs', count(first[node + 1] - first[node])], ...ways.map((each) => [named(label(each)), of(each)])];
 }
 
-function tellFloor(floor, found, event) {
+function describeFloor(floor, found, event) {
     const { run, plan } = floor;
     const { first, names, pool, rack } = run.cluster.nodes;
     const { node, cell } = found;
@@ -280,7 +280,7 @@ function floorGestures(floor) {
     canvas.addEventListener('pointermove', (event) => {
         const [px, py] = pointerAt(canvas, event);
         const found = cellUnder(floor.plan, px - 2, py - 2);
-        if (found) tellFloor(floor, found, event);
+        if (found) describeFloor(floor, found, event);
         else hideTip();
     });
     canvas.addEventListener('pointerleave', hideTip);
@@ -293,7 +293,7 @@ function floorGestures(floor) {
         renderFloor(floor);
         const box = canvas.getBoundingClientRect();
         const [x, y] = cellAt(floor.plan, floor.at.node, floor.at.cell);
-        tellFloor(floor, floor.at, { clientX: box.left + x + floor.plan.size, clientY: box.top + y });
+        describeFloor(floor, floor.at, { clientX: box.left + x + floor.plan.size, clientY: box.top + y });
     });
     byId('floor-data').addEventListener('toggle', () => floorTable(floor));
 }

@@ -15,7 +15,7 @@ function setUpGain(data) {
     const view = { data, canvas, order: 'time' };
     const pick = () => {
         Object.assign(view, pairOf(data, data.runs[Number(from.value)], data.runs[Number(to.value)]));
-        tellGain(view);
+        describeGain(view);
         byId('gain-jobs').hidden = !view.jobs.length;
         renderGain(view);
         listGain(view);
@@ -28,8 +28,8 @@ function setUpGain(data) {
     });
     pick();
     onWidth(host, () => renderGain(view));
-    onChange((told) => {
-        if ('theme' in told || 'chosen' in told) renderGain(view);
+    onChange((changed) => {
+        if ('theme' in changed || 'chosen' in changed) renderGain(view);
     });
     gainGestures(view);
 }
@@ -54,7 +54,7 @@ function pairOf(data, a, b) {
     return { a, b, jobs: Uint32Array.from(jobs), verdict: Int8Array.from(verdict), ratios: Float64Array.from(ratios), counts };
 }
 
-function tellGain({ a, b, jobs, ratios, counts, canvas, data }) {
+function describeGain({ a, b, jobs, ratios, counts, canvas, data }) {
     const median = quantile(Float64Array.from(ratios).sort(), 0.5);
     const lost = a.jct.length - jobs.length;
     const lead = byId('gain-lead');

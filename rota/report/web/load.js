@@ -20,8 +20,8 @@ function setUpLoad(data) {
     select.addEventListener('change', render);
     byId('load-data').addEventListener('toggle', () => loadTable(data));
     onWidth(hosts.busy, render);
-    onChange((told) => {
-        if ('from' in told || 'hidden' in told) render();
+    onChange((changed) => {
+        if ('from' in changed || 'hidden' in changed) render();
     });
     for (const group of document.querySelectorAll('.zoom')) group.append(...zoomButtons());
     onChange(() => showRange(data));
@@ -84,8 +84,8 @@ function timeFrame(host, most, yTitle, label) {
 function renderBusy(data, host, alone) {
     const most = Math.max(...data.runs.map((run) => run.cluster.gpus));
     const words = data.runs.map((run) => `${run.label} ${Math.round((run.busy_share || 0) * 100)}%`).join(', ');
-    const told = `Busy GPUs over time. Share of all GPU time: ${words}. Arrow keys move, plus and minus zoom, 0 resets.`;
-    const { svg, area, x, y } = timeFrame(host, most, 'GPUs', told);
+    const label = `Busy GPUs over time. Share of all GPU time: ${words}. Arrow keys move, plus and minus zoom, 0 resets.`;
+    const { svg, area, x, y } = timeFrame(host, most, 'GPUs', label);
     const lines = alone ? stacked(svg, alone, data, area, y) : overlaid(svg, data, area, y, (run) => run.total);
     svg.append(
         draw('line', { class: 'mark', x1: area.left, x2: area.right, y1: y(most), y2: y(most) }),

@@ -33,9 +33,9 @@ function setUpMap(data) {
         repaint();
         render();
     });
-    onChange((told) => {
-        if ('theme' in told) repaint();
-        if (['theme', 'from', 'top', 'chosen'].some((name) => name in told)) render();
+    onChange((changed) => {
+        if ('theme' in changed) repaint();
+        if (['theme', 'from', 'top', 'chosen'].some((name) => name in changed)) render();
     });
     byId('where-rows').append(
         button('− rows', 'More GPUs', () => zoomRows(2)),
@@ -233,7 +233,7 @@ function under(map, event) {
     return { gpu, time, outage, at };
 }
 
-function tellMap(map, event) {
+function describeMap(map, event) {
     const found = under(map, event);
     if (!found) return hideTip();
     const { cluster } = map.run;
@@ -275,7 +275,7 @@ function mapGestures(map) {
         canvas.setPointerCapture(event.pointerId);
     });
     canvas.addEventListener('pointermove', (event) => {
-        if (!begun) return tellMap(map, event);
+        if (!begun) return describeMap(map, event);
         const { area } = map;
         const dx = event.clientX - begun.x,
             dy = event.clientY - begun.y;

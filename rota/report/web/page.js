@@ -1,6 +1,6 @@
 // Starts the page, and again for another seed. What Python wrote is readable without any of this.
 
-function tellTrouble(words) {
+function showTrouble(words) {
     byId('trouble').textContent = words;
     byId('trouble').hidden = false;
 }
@@ -10,7 +10,7 @@ async function start() {
     setUpDefinitions();
     setUpSearchKey();
     if (typeof DecompressionStream === 'undefined') {
-        tellTrouble(
+        showTrouble(
             'This browser cannot unpack the data behind the charts: it has no DecompressionStream. Any of 2023 or later can.',
         );
         return;
@@ -29,7 +29,7 @@ async function tryLoad(seed) {
     try {
         return await loadSeed(seed);
     } catch (error) {
-        tellTrouble(`The data behind the charts cannot be read: ${error.message}. The file may be damaged.`);
+        showTrouble(`The data behind the charts cannot be read: ${error.message}. The file may be damaged.`);
         return null;
     }
 }

@@ -34,8 +34,8 @@ function setUpPlacement(data) {
         if (moved) renderMoves(data, hosts.moves);
     };
     onWidth(byId('placement'), render);
-    onChange((told) => {
-        if ('from' in told || 'hidden' in told) render();
+    onChange((changed) => {
+        if ('from' in changed || 'hidden' in changed) render();
     });
 }
 
@@ -92,14 +92,14 @@ function spanBar(run) {
     const { gpu_seconds: all, one_node_gpu_seconds: one, beyond_gpu_seconds: beyond } = run.placement.spread;
     if (!(all > 0)) return '-';
     const parts = [one, Math.max(all - one - beyond, 0), beyond].map((seconds) => seconds / all);
-    const told = parts.map((share, i) => `${percent(share)} ${SPAN_PARTS[i][0]}`).join(', ');
-    const svg = draw('svg', { viewBox: '0 0 200 12', role: 'img', 'aria-label': `GPU time under ${run.label}: ${told}` });
+    const label = parts.map((share, i) => `${percent(share)} ${SPAN_PARTS[i][0]}`).join(', ');
+    const svg = draw('svg', { viewBox: '0 0 200 12', role: 'img', 'aria-label': `GPU time under ${run.label}: ${label}` });
     let x = 0;
     parts.forEach((share, i) => {
         svg.append(draw('rect', { x: x * 200, width: share * 200, y: 0, height: 12, fill: SPAN_PARTS[i][1] }));
         x += share;
     });
-    svg.append(draw('title', {}, told));
+    svg.append(draw('title', {}, label));
     return svg;
 }
 
@@ -107,8 +107,8 @@ function renderScattered(data, host) {
     const most = Math.max(...shownRuns(data).map((run) => run.placement.scattered.reduce((a, b) => Math.max(a, b), 0)));
     const note = ({ placement: { spread } }) => ofAll(spread.beyond_gpu_seconds, spread.gpu_seconds);
     const words = data.runs.map((run) => `${run.label} ${note(run)}`).join(', ');
-    const told = `GPUs of jobs on more nodes than needed, over time. Share of the GPU time of jobs of several GPUs: ${words}.`;
-    const { svg, area, x, y } = timeFrame(host, most, 'GPUs', told);
+    const label = `GPUs of jobs on more nodes than needed, over time. Share of the GPU time of jobs of several GPUs: ${words}.`;
+    const { svg, area, x, y } = timeFrame(host, most, 'GPUs', label);
     timeGestures(svg, area, x, overlaid(svg, data, area, y, (run) => run.placement.scattered));
     swap(host, svg);
     runLegend(byId('scattered-legend'), data.runs, note);

@@ -1,7 +1,7 @@
 // Where each GPU is drawn on the floor plan: GPUs as squares in blocks, blocks of nodes in racks, racks in lines like words.
 
 const PLAN = { tallest: 460, most: 64, sizes: [28, 24, 20, 18, 16, 14, 12, 10, 8, 7, 6, 5, 4, 3], coarse: [8, 6, 5, 4, 3, 2] };
-// Clusters of so many nodes are drawn node by node where there are too many GPUs.
+// Minimum number of nodes of a cluster that is drawn node by node if it has too many GPUs.
 const MANY_NODES = 1024;
 // How many times wider than tall a rack may be: rather like a rack, otherwise as wide as there is room.
 const SHAPES = [1.8, Infinity];

@@ -36,15 +36,15 @@ function sortedRows(rows, column, up) {
 function hintMore(table) {
     const box = table.closest('.scroll'),
         hint = box.previousElementSibling;
-    const tell = () => {
+    const update = () => {
         const beyond = box.scrollWidth - box.clientWidth;
         hint.hidden = beyond < 1;
         if (beyond < 1) box.removeAttribute('tabindex');
         else box.setAttribute('tabindex', 0);
         box.toggleAttribute('data-more', box.scrollLeft < beyond - 1);
     };
-    box.addEventListener('scroll', tell, { passive: true });
-    const watch = new ResizeObserver(tell);
+    box.addEventListener('scroll', update, { passive: true });
+    const watch = new ResizeObserver(update);
     watch.observe(box);
     watch.observe(table);
 }
@@ -77,8 +77,8 @@ function setUpJobs(data) {
         view.page += 1;
         render();
     });
-    onChange((told) => {
-        if ('chosen' in told) render();
+    onChange((changed) => {
+        if ('chosen' in changed) render();
     });
     render();
     hintMore(byId('jobs-table'));

@@ -26,8 +26,8 @@ function setUpTimes(data) {
         render();
     });
     onWidth(host, render);
-    onChange((told) => {
-        if ('hidden' in told || 'chosen' in told) render();
+    onChange((changed) => {
+        if ('hidden' in changed || 'chosen' in changed) render();
     });
 }
 

@@ -78,18 +78,18 @@ function isDark() {
 
 function setUpTheme() {
     const toggle = byId('theme');
-    const told = () => {
+    const update = () => {
         toggle.textContent = isDark() ? 'Light' : 'Dark';
         toggle.setAttribute('aria-label', isDark() ? 'Use the light theme' : 'Use the dark theme');
         change({ theme: isDark() });
     };
     toggle.addEventListener('click', () => {
         document.documentElement.dataset.theme = isDark() ? 'light' : 'dark';
-        told();
+        update();
     });
-    matchMedia('(prefers-color-scheme: dark)').addEventListener('change', told);
+    matchMedia('(prefers-color-scheme: dark)').addEventListener('change', update);
     toggle.hidden = false;
-    told();
+    update();
 }
 
 function themeColour(name) {
@@ -100,8 +100,8 @@ function themeColour(name) {
 function setUpChosen(data) {
     const bar = byId('chosen');
     bar.hidden = true;
-    onChange((told) => {
-        if (!('chosen' in told)) return;
+    onChange((changed) => {
+        if (!('chosen' in changed)) return;
         const job = state.chosen;
         bar.hidden = job === null;
         if (job === null) return;

@@ -52,7 +52,7 @@ IDLE: dict[str, tuple[dict[str, Any], str]] = {
     ),
     "wait_for_place": ({"wait_for_place": True}, "--wait-for-place does nothing: no job can have GPUs of several nodes"),
     "tensors": ({"tensors": "skews.csv"}, "--tensors does nothing: this placer does not look at the skew"),
-    "profile": ({"profile": "rates.csv"}, "--profile does nothing: no job here is of a profile in rates.csv"),
+    "profile": ({"profile": "rates.csv"}, "--profile does nothing: no job has a profile of rates.csv"),
     "rates": (
         {"profile": "rates.csv", "rates": Rates({("a", "V100", 1): 1.0})},
         "the measurements in `rates` do nothing: --profile replaces them",
@@ -69,7 +69,7 @@ IDLE: dict[str, tuple[dict[str, Any], str]] = {
     "park": ({"park": "link"}, "--park did nothing under fifo: no job was suspended"),
     "noise": ({"noise": 0.1}, "--noise does nothing: without --tactics nothing is measured"),
     "tactics": ({"tactics": "grow"}, "the tactic grow does nothing: no job here accepts more GPUs"),
-    "memory": ({"memory": LINK_SPEED}, "memory does nothing: it is not known of any job what it holds"),
+    "memory": ({"memory": LINK_SPEED}, "memory does nothing: the GPU memory of every job is unknown"),
     "gpu_speed": ({"gpu_speed": [1.0] * 8}, "gpu_speed does nothing: every GPU has its nominal speed"),
     "whole_steps_seconds": ({"whole_steps_seconds": 60.0}, "whole_steps_seconds does nothing"),
 }
@@ -155,7 +155,7 @@ def test_a_penalty_for_levels_that_are_not_there() -> None:
 
 def test_a_placer_that_keeps_no_job_together_makes_nobody_wait() -> None:
     (note,) = rota.simulate(WIDE, cluster=NODES, placer="random", wait_for_place=True).notes
-    assert note == "--wait-for-place does nothing: this placer keeps no job together"
+    assert note == "--wait-for-place does nothing: this placer does not keep jobs together"
 
 
 def test_a_trace_made_in_python_has_no_format_and_no_columns() -> None:

@@ -113,7 +113,7 @@ def test_few_seeds_are_all_there_to_be_drawn(monkeypatch: pytest.MonkeyPatch) ->
         assert data["about"] == f" Seed {number}, one of 5."
     assert len(json.loads(data_block(page(seeds(6))))["seeds"]) == 1
     assert data_of(page(seeds(6)))["about"] == " The first of 6 seeds."
-    monkeypatch.setattr("rota.report.results_page.MOST_JOBS", 7)
+    monkeypatch.setattr("rota.report.results_page.MAX_JOBS", 7)
     assert data_of(page(seeds(2)))["about"] == " The first of 2 seeds."
 
 

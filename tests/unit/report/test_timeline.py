@@ -98,7 +98,7 @@ def test_a_coarse_map_shows_who_had_most_of_a_cell(monkeypatch: pytest.MonkeyPat
 
 
 def test_cells_of_one_job_along_a_row_merge_and_rows_stay_apart(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("rota.report.timeline.MOST_ROWS", 2)
+    monkeypatch.setattr("rota.report.timeline.MAX_ROWS", 2)
     cluster = Cluster.parse("4xV100")
     arrivals = [Arrival(0.0, JobSpec(gpus=4, steps=1)), *(Arrival(0.0, JobSpec(steps=1)) for _ in range(4))]
     run = result_of(arrivals, cluster, [(0, [0, 1, 2, 3], 0, 60), *((1 + i, [i], 60, 64) for i in range(4))])
@@ -110,7 +110,7 @@ def test_cells_of_one_job_along_a_row_merge_and_rows_stay_apart(monkeypatch: pyt
 @pytest.mark.parametrize("most", [1, 5, 60, 300])
 @pytest.mark.slow
 def test_a_coarse_map_agrees_with_a_plain_count(most: int, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("rota.report.timeline.MOST_ROWS", 9)
+    monkeypatch.setattr("rota.report.timeline.MAX_ROWS", 9)
     run = large_result(300, 24, policy="p", seed=3, pieces=2)
     coarse = ranges(run, most)
     assert coarse.seconds_per_cell > 0

@@ -11,7 +11,7 @@ from rota.model.job import Arrival, JobSpec
 from rota.report.comparison import Comparison
 from rota.report.result import Result
 from rota.report.trials_summary import PairSummary, TrialsSummary
-from rota.report.trials_table import MOST_PAIRS
+from rota.report.trials_table import MAX_PAIRS
 from rota.traces.trace import Trace
 from tests.unit.report.made import result_of
 from tests.unit.report.test_results_page import HOSTILE, text_of
@@ -69,9 +69,9 @@ def test_the_page_has_a_table_of_trials_and_one_of_pairs() -> None:
 
 
 def test_names_in_it_are_text_and_long_lists_are_cut() -> None:
-    pairs = tuple(PairSummary(f"{HOSTILE}{{{{pairs}}}}{i}", "b", "V100", 1, 1, 0.5, 0.5, 0.0, 0.0) for i in range(MOST_PAIRS + 3))
+    pairs = tuple(PairSummary(f"{HOSTILE}{{{{pairs}}}}{i}", "b", "V100", 1, 1, 0.5, 0.5, 0.0, 0.0) for i in range(MAX_PAIRS + 3))
     page = made(replace(SUMMARY, pairs=pairs)).page()
     listed = text_of(page, r'<table id="trials-pairs">(.*?)</table>')
-    assert listed.count("{{pairs}}") == MOST_PAIRS and f"{HOSTILE}{{{{pairs}}}}0 + b" in listed
+    assert listed.count("{{pairs}}") == MAX_PAIRS and f"{HOSTILE}{{{{pairs}}}}0 + b" in listed
     assert "3 more are not listed" in page
     assert "No pair was judged" in made(replace(SUMMARY, pairs=())).page()
