@@ -85,7 +85,7 @@ def _has_room(state: State, job: int, want: Ints, partner: int, taken: Bools, gi
     """These GPUs are free, or its partner's alone, or have room for the part of a GPU that it asks for. `given`: what others were
     given in this pass."""
     gpu = want.item(0)
-    if not state.memory_fits(job, want, partner, partner_comes=partner in given.jobs):
+    if not state.memory.fits(job, want, partner, partner_comes=partner in given.jobs):
         return False  # parked jobs are being written to storage
     if not (taken[gpu] if len(want) == 1 else taken[want].any()) or _only_partner(state, want, partner):
         given.jobs.add(job)
@@ -183,7 +183,7 @@ def _for_parked(
 ) -> JobCommand | None:
     """Wake it where it sleeps; if it should go elsewhere, have it write its state to storage first."""
     job, want = wish.job, wish.gpus
-    if want is None and state.machines.draining.isdisjoint(attempt.parts) and not state.crowded(attempt.gpus):
+    if want is None and state.machines.draining.isdisjoint(attempt.parts) and not state.memory.crowded(attempt.gpus):
         return None
     if want is None and not _may_lose(state, job, attempt):
         return None

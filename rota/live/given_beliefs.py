@@ -167,7 +167,7 @@ def _rates(believed: Rates, before: Rates, now: Rates) -> Rates:
 
 def _set_costs(state: State, before: MoveCosts, now: MoveCosts) -> None:
     table = state.jobs.table
-    state.set_context(now.memory.context_gib)
+    state.memory.set_context(now.memory.context_gib)
     state.knowledge.costs = now
     for column, old, new in (
         (table.move_seconds, before.move_seconds, now.move_seconds),

@@ -165,7 +165,7 @@ def _pays(mover: Mover, layout: _Layout, gained: float, gpu_seconds: float) -> b
     """Whether more is gained than the moves cost, in seconds of jobs and in GPU-seconds. A move to slower GPUs costs more."""
     state, cost, seconds = mover.state, 0.0, 0.0
     for job, gpus in layout.others:
-        if not state.memory_fits(job.job, gpus):
+        if not state.memory.fits(job.job, gpus):
             return False
         slower = state.slowdown(job.job, gpus) / state.slowdown(job.job, state.jobs.desired[job.job])
         loses = job.seconds + max(slower - 1.0, 0.0) * mover.settings.horizon_seconds

@@ -59,7 +59,7 @@ def _move_closer(mover: Mover, tactic: Migrate) -> None:
         room = mover.room.copy()
         room[mine] = True
         there = _together(mover, room, pool, gpus)
-        if cluster.spanned(there) >= cluster.spanned(mine) or not state.memory_fits(job, there):
+        if cluster.spanned(there) >= cluster.spanned(mine) or not state.memory.fits(job, there):
             continue
         row = seated.row.item(at)
         seconds = min(mover.keeps_seconds(row), seated.seconds_left.item(at))
@@ -136,7 +136,7 @@ def _moves_to(mover: Mover, tactic: Migrate, at: int, option: int, faster: float
         return False
     faster *= state.slowdown(job, state.jobs.desired[job]) / state.slowdown(job, there)
     seconds = min(mover.keeps_seconds(row), seated.seconds_left.item(at))
-    if tactic.gain_seconds(seconds, price, faster) <= 0 or not state.memory_fits(job, there):
+    if tactic.gain_seconds(seconds, price, faster) <= 0 or not state.memory.fits(job, there):
         return False
     if seated.ready_s.item(at) > state.now_s:
         return True

@@ -211,7 +211,7 @@ def _baseline(state: State, job: int, option: int) -> float | None:
 
 def _gib(state: State, job: int) -> float:
     """Peak memory of a job on each GPU, as its spec says or as it was measured; not a number if unknown."""
-    return state.gib_of(job) or math.nan
+    return state.memory.gpu_gib_of(job) or math.nan
 
 
 def _join(grants: Grants, runner: int, joiner: int, option: int) -> None:

@@ -89,7 +89,7 @@ def writing_methods() -> set[str]:
 
 def own_writes(method: ast.FunctionDef, known: set[str]) -> Iterator[int]:
     """Lines of a method that write to `self`. What begins with `_` only saves work, and may be filled in by a reader."""
-    names = bound(method, "self")
+    names = bound(method, "self") | {"state"}
     for node in ast.walk(method):
         for target in targets(node):
             if isinstance(target, ast.Attribute | ast.Subscript) and root(target) in names and not memo(target):

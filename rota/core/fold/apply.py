@@ -367,7 +367,7 @@ def _sent(state: State, command: JobCommand) -> None:
         table.lease_s[row] = max(table.lease_s[row], command.lease_s)
     elif isinstance(command, Suspend):
         if command.kind is SuspendKind.PARK and not attempt.reserved:
-            state.jobs.attempts[job] = state.reserve(job, attempt)
+            state.jobs.attempts[job] = state.memory.reserve(job, attempt)
         if not state.jobs.out_of_reach(job):
             state.jobs.set_phase(row, Phase.SUSPENDING, state.now_s)
     elif isinstance(command, Resize):

@@ -62,7 +62,7 @@ def _keep_running(state: State, job: int) -> None:
     attempt = jobs.attempts[job]
     jobs.table.own("can_park")[row] = False
     if attempt.reserved:
-        jobs.attempts[job] = attempt = state.unreserve(attempt)
+        jobs.attempts[job] = attempt = state.memory.unreserve(attempt)
     if not jobs.out_of_reach(job):
         jobs.set_phase(row, Phase.RUNNING, state.now_s)
     for other in sorted(planned.holders(attempt.gpus) - {job}):
@@ -216,7 +216,7 @@ def suspended(state: State, settings: Settings, event: Suspended) -> None:
         state.jobs.table.suspensions[row] += 1
         if state.jobs.table.phase.item(row) == Phase.SUSPENDING:
             _learn_price(state, row, attempt, event.at_s)
-        _park(state, event.job, state.note_parked(attempt, event.gib, event.keeps) if event.gib else attempt)
+        _park(state, event.job, state.memory.note_parked(attempt, event.gib, event.keeps) if event.gib else attempt)
         if not state.jobs.out_of_reach(event.job):
             state.jobs.set_phase(row, Phase.PARKED, min(event.at_s, state.now_s))
         if state.settled(event.job):
@@ -239,7 +239,7 @@ def _park(state: State, job: int, attempt: Attempt) -> None:
 
 
 def _unpark(state: State, job: int, attempt: Attempt) -> None:
-    state.jobs.attempts[job] = replace(state.unreserve(attempt), parked=False)
+    state.jobs.attempts[job] = replace(state.memory.unreserve(attempt), parked=False)
 
 
 def exited(state: State, settings: Settings, event: Exited) -> None:
@@ -306,7 +306,7 @@ def end_on_node(
     if left:
         gone = gone[state.machines.cluster.gpu_node[gone] == node]
     state.vacate(job, gone)
-    state.free_reserve(attempt, attempt.parts if node is None else (node,))
+    state.memory.free(attempt, attempt.parts if node is None else (node,))
     worst = max(attempt.verdict, verdict)
     fewest = min(attempt.steps, steps)
     setback = setback or attempt.setback

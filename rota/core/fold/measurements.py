@@ -65,7 +65,7 @@ def _memory(state: State, rows: Ints, peak_gib: Floats) -> None:
     table.own("peak_gib")[rows[there]] = peak_gib[there]
     for row, gib in zip(rows[there].tolist(), peak_gib[there].tolist(), strict=True):
         if not state.jobs.specs[table.id.item(row)].gpu_gib:
-            state.note_memory(table.kind.item(row), gib)
+            state.memory.note_need(table.kind.item(row), gib)
 
 
 def _together(state: State, settings: Settings, job: int, row: int, rate: float) -> None:

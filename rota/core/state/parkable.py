@@ -11,10 +11,10 @@ def may_park(state: State, job: int, attempt: Attempt, host_gib: Floats) -> bool
     nodes = list(attempt.parts)
     if not state.jobs.table.can_park.item(state.jobs.row[job]):
         return False
-    more_gib = state.gib_per_node(job, attempt) - attempt.host_gib
+    more_gib = state.memory.gib_per_node(job, attempt) - attempt.host_gib
     if more_gib > 0 and (host_gib[nodes] < more_gib).any():
         return False
-    if state.crowded(attempt.gpus, state.knowledge.costs.memory.context_gib):
+    if state.memory.crowded(attempt.gpus, state.knowledge.costs.memory.context_gib):
         return False
     host_gib[nodes] -= more_gib
     return True

@@ -3,7 +3,7 @@
 Values in dicts are never changed in place, so a copy of the state is a copy of its columns and of its dicts.
 """
 
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, field
 from typing import Self
 
 import numpy as np
@@ -18,6 +18,7 @@ from rota.core.state.active_jobs import ActiveJobs
 from rota.core.state.beliefs import Beliefs
 from rota.core.state.cycle import SchedulingCycle
 from rota.core.state.job_table import NO_JOB
+from rota.core.state.memory_ledger import MemoryLedger
 from rota.core.state.node_table import NodeTable
 from rota.core.state.records import NO_GPUS, Attempt, PlacementTraits, same_gpus
 from rota.model.cluster import Cluster, Node
@@ -66,6 +67,11 @@ class State:
     def sharing(self) -> bool:
         """Whether two jobs may hold the same GPUs."""
         return self.knowledge.sharing or self.knowledge.options.has_colocated
+
+    @property
+    def memory(self) -> MemoryLedger:
+        """Memory that parked jobs have reserved, and which jobs fit beside them."""
+        return MemoryLedger(self)
 
     def name_of(self, job: int) -> str:
         """What is remembered of a job goes by its profile; of one without a profile, by itself."""
@@ -179,49 +185,6 @@ class State:
         held: Ints = gpus[self.machines.observed.held(job, gpus)]
         return held
 
-    def gib_per_node(self, job: int, attempt: Attempt) -> float:
-        """Host memory its parts take on each node while parked: as it took before, or as its spec says; else at most what it has
-        on its GPUs, by its spec or as it was seen; 0: not known."""
-        if attempt.kept_gib:
-            return attempt.kept_gib
-        spec = self.jobs.specs[job]
-        if spec.parked_gib or spec.least_gib:
-            host_gib = spec.host_gib
-        else:
-            host_gib = max(self._seen_gib(job), spec.gpu_gib) * len(attempt.gpus)
-        return host_gib / len(self.machines.nodes_of(attempt.gpus))
-
-    def gib_of(self, job: int) -> float:
-        """The most memory it takes on each GPU: as its spec says, or as it was seen; 0: not known."""
-        return self.jobs.specs[job].gpu_gib or self._seen_gib(job)
-
-    def _seen_gib(self, job: int) -> float:
-        seen_gib = self.jobs.table.peak_gib.item(self.jobs.row[job])
-        return seen_gib if seen_gib == seen_gib else 0.0
-
-    def memory_fits(self, job: int, gpus: Ints, partner: int = NO_JOB, *, partner_comes: bool = False) -> bool:
-        """Whether a job fits on these GPUs beside its partner, which is there or comes now, and what parked jobs keep there. A
-        job that is too large for them anyway is let through, and so are two whose rates together are known."""
-        machines = self.machines
-        if partner == NO_JOB and not machines.context_gib[gpus].any():
-            return True
-        gpu_gib = self.gib_of(job)
-        if not gpu_gib:
-            return True
-        attempt = self.jobs.attempts.get(job)
-        own_gib = self.knowledge.costs.memory.context_gib if attempt is not None and attempt.reserved else 0.0
-        taken_gib = machines.context_gib[gpus] - own_gib
-        if self.knowledge.sharing and (partner_comes or partner in machines.observed.holders(gpus)):
-            taken_gib = taken_gib + self.gib_of(partner)
-        fits = gpu_gib + taken_gib <= machines.gpu_gib[gpus] + 1e-9
-        return bool(fits.all() or (gpu_gib > machines.gpu_gib[gpus]).any())
-
-    def crowded(self, gpus: Ints, more_gib: float = 0.0) -> bool:
-        """What parked jobs keep on these GPUs, and so much more, leaves too little for the largest job."""
-        kept_gib = self.machines.context_gib[gpus] + more_gib
-        largest = self.jobs.largest_gib.get(self.machines.cluster.gpu_pool.item(gpus.item(0)), 0.0)
-        return bool(((kept_gib > 0) & (kept_gib + largest > self.machines.gpu_gib[gpus])).any())
-
     def settled(self, job: int) -> bool:
         """Desired and observed agree, and nothing is on its way."""
         jobs = self.jobs
@@ -231,7 +194,7 @@ class State:
         if attempt is None:
             return want is None
         if attempt.parked:  # where a node is drained or a GPU is crowded, it has to be written to storage
-            stays = self.machines.draining.isdisjoint(attempt.parts) and not self.crowded(attempt.gpus)
+            stays = self.machines.draining.isdisjoint(attempt.parts) and not self.memory.crowded(attempt.gpus)
             return want is None and stays
         if want is None or not same_gpus(want, attempt.gpus):
             return False
@@ -276,24 +239,7 @@ class State:
         self.jobs.specs[job] = spec
         self.jobs.last_job = job
         if spec.gpu_gib:
-            self.note_memory(kind, spec.gpu_gib)
-
-    def note_memory(self, kind: int, gib: float) -> None:
-        """A job takes so much on GPUs of the pools on which it can run: what parked jobs keep there must leave that."""
-        options, machines, largest = self.knowledge.options, self.machines, self.jobs.largest_gib
-        rows = options.of_kind[kind]
-        grew = set()
-        for pool in set(options.pool[rows[rows >= 0]].tolist()):
-            there_gib = machines.gpu_gib[machines.cluster.gpu_pool == pool].max(initial=0.0)
-            if largest.get(pool, 0.0) < gib <= there_gib:
-                largest[pool] = gib
-                grew.add(pool)
-        if grew:
-            pool_of = machines.cluster.gpu_pool
-            parked = [(job, each) for job, each in self.jobs.attempts.items() if each.parked]
-            self.jobs.unsettled |= {
-                job for job, each in parked if pool_of.item(each.gpus.item(0)) in grew and not self.settled(job)
-            }
+            self.memory.note_need(kind, spec.gpu_gib)
 
     def _kind(self, spec: JobSpec, packing: bool) -> int:
         kind = Kind.of(spec)
@@ -407,44 +353,6 @@ class State:
             observed.take(job, gpus)
         if self.jobs.barred or self.machines.taken:
             self._usable = None
-
-    def reserve(self, job: int, attempt: Attempt) -> Attempt:
-        """Set memory aside for a job that parks: on its hosts, and what its processes keep on its GPUs."""
-        self._keep_context(attempt, attempt.parts, self.knowledge.costs.memory.context_gib)
-        return replace(self._set_aside(attempt, self.gib_per_node(job, attempt)), reserved=True)
-
-    def note_parked(self, attempt: Attempt, gib: float, keeps: bool) -> Attempt:
-        """It took so much host memory when it was parked, over all its nodes; `keeps`: and has it until it ends."""
-        host_gib = max(gib / len(self.machines.nodes_of(attempt.gpus)), attempt.kept_gib)
-        return replace(self._set_aside(attempt, host_gib), kept_gib=host_gib if keeps else attempt.kept_gib)
-
-    def unreserve(self, attempt: Attempt) -> Attempt:
-        """It runs again: it uses its GPUs for itself, and of the host what it really took there."""
-        self._keep_context(attempt, attempt.parts, -self.knowledge.costs.memory.context_gib)
-        return replace(self._set_aside(attempt, attempt.kept_gib), reserved=False)
-
-    def free_reserve(self, attempt: Attempt, nodes: tuple[int, ...]) -> None:
-        """It is gone from these nodes."""
-        if attempt.host_gib:
-            self.machines.host_gib[list(nodes)] += attempt.host_gib
-        if attempt.reserved:
-            self._keep_context(attempt, nodes, -self.knowledge.costs.memory.context_gib)
-
-    def set_context(self, gib: float) -> None:
-        """A parked process is believed to keep so much of its GPU from now on."""
-        for attempt in self.jobs.attempts.values():
-            if attempt.reserved:
-                self._keep_context(attempt, attempt.parts, gib - self.knowledge.costs.memory.context_gib)
-
-    def _set_aside(self, attempt: Attempt, host_gib: float) -> Attempt:
-        """So much on each of its nodes, whatever it was before."""
-        self.machines.host_gib[list(attempt.parts)] -= host_gib - attempt.host_gib
-        return replace(attempt, host_gib=host_gib)
-
-    def _keep_context(self, attempt: Attempt, nodes: tuple[int, ...], gib: float) -> None:
-        if gib:
-            gpus = attempt.gpus[np.isin(self.machines.cluster.gpu_node[attempt.gpus], nodes)]
-            self.machines.context_gib[gpus] += gib
 
     def vacate(self, job: int, gpus: Ints) -> None:
         """A job has given up GPUs it held. If it was beyond command, no plan could count on them: now one can."""

@@ -90,7 +90,7 @@ def test_memory_without_a_pace_is_no_pace() -> None:
     made.obey(made.submit(steps=1000.0))
     made.tell(seen(0, 30.0, 5.0), at_s=5.0)
     table = made.state.jobs.table
-    assert table.peak_gib[0] == 30.0 and np.isnan(table.alone_rate[0]) and made.state.gib_of(0) == 30.0
+    assert table.peak_gib[0] == 30.0 and np.isnan(table.alone_rate[0]) and made.state.memory.gpu_gib_of(0) == 30.0
     made.tell(seen(0, 32.0, 6.0, rate=2.0), at_s=8.0)
     assert table.peak_gib[0] == 32.0 and table.alone_rate[0] == 2.0
 
@@ -98,9 +98,9 @@ def test_memory_without_a_pace_is_no_pace() -> None:
 def test_memory_that_was_asked_for_and_memory_that_was_seen() -> None:
     made = bench()
     made.obey(made.submit(steps=1000.0, gpu_gib=8.0, can_park=True))
-    assert made.state.gib_per_node(0, made.state.jobs.attempts[0]) == 8.0, "all of it may have to go to the host"
+    assert made.state.memory.gib_per_node(0, made.state.jobs.attempts[0]) == 8.0, "all of it may have to go to the host"
     made.tell(seen(0, 30.0, 5.0), at_s=5.0)
-    assert made.state.gib_of(0) == 8.0, "what a job is given on a GPU is what it asked for"
+    assert made.state.memory.gpu_gib_of(0) == 8.0, "what a job is given on a GPU is what it asked for"
     displaced(made, 10.0)
     assert room(made) == 70.0, "what it would take of the host is what it has"
 
@@ -120,7 +120,7 @@ def test_another_size_of_contexts_while_a_job_sleeps() -> None:
     suspend = displaced(made, 10.0)
     made.obey(made.tell(Suspended(0, 1, suspend.sequence, 11.0, suspend.kind, 5.0), at_s=11.0))
     state = made.state
-    state.set_context(2.5)
+    state.memory.set_context(2.5)
     state.knowledge.costs = MoveCosts(memory=MemoryCosts(context_gib=2.5))
     assert state.machines.context_gib.tolist() == [2.5]
     made.tell(Exited(0, 1, 12.0, Outcome.LOST, 0.0), at_s=12.0)
