@@ -7,6 +7,7 @@ from rota.beliefs.move_costs import MoveCosts
 from rota.beliefs.rates import SAME_SPEED, Rates
 from rota.core.scheduler import Scheduler
 from rota.core.settings import Settings
+from rota.core.state.state import State
 from rota.core.validate import validate
 from rota.model.cluster import Cluster, Node
 from rota.model.commands import CallPolicy, Command, Launch, Resume, Suspend
@@ -42,7 +43,7 @@ class Bench:
         self.jobs = 0
 
     @property
-    def state(self) -> Any:
+    def state(self) -> State:
         return self.core.state
 
     def tell(self, *events: External, at_s: float | None = None) -> list[Command]:
