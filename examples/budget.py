@@ -7,7 +7,7 @@ import rota
 
 @dataclass(frozen=True)
 class Budget:
-    """The most progress, relative to a GPU of average type, within a budget in dollars per hour."""
+    """The most progress, relative to a GPU of average type, within an hourly budget."""
 
     dollars_per_hour: float = 20.0
     floor: float = 0.25
