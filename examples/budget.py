@@ -7,11 +7,11 @@ import rota
 
 @dataclass(frozen=True)
 class Budget:
-    """The most progress, against a GPU of average type, for so many dollars an hour."""
+    """The most progress, relative to a GPU of average type, within an hourly budget."""
 
     dollars_per_hour: float = 20.0
     floor: float = 0.25
-    """Part of an equal share of the cluster that every job gets at least."""
+    """Fraction of an equal share of the cluster that every job gets at least."""
 
     def allocate(self, view: rota.View) -> rota.Shares:
         program = rota.Program(view)

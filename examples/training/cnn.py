@@ -1,4 +1,4 @@
-"""A small convolutional network that tells four patterns apart, in noise. It needs PyTorch, and half a minute of a CPU.
+"""A small convolutional network that learns to distinguish four noisy patterns. Needs PyTorch and half a minute of CPU.
 
 python cnn.py [EPOCHS]
 """
@@ -17,7 +17,7 @@ epochs = int(sys.argv[1]) if len(sys.argv) > 1 else 3
 
 
 class Patterns(torch.utils.data.Dataset):
-    """Stripes that lie, stand, rise or fall; each time with other noise."""
+    """Horizontal, vertical, rising or falling stripes, with new noise each time."""
 
     def __len__(self):
         return 4096
@@ -51,7 +51,7 @@ scheduler = torch.optim.lr_scheduler.CosineAnnealingLR(optimizer, epochs)
 
 with session(model, optimizer, scheduler) as job:
     if job.resumed:
-        print(f"goes on from step {job.step}")
+        print(f"resumes at step {job.step}")
     batches = job.loader(Patterns(), batch_size=32)
     for epoch in job.epochs(epochs):
         for images, kinds in job.steps(batches):

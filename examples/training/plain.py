@@ -23,7 +23,7 @@ def load(folder):
 
 
 def points():
-    """The same ones in every run: the session skips those that were used before."""
+    """The same points in every run. The session skips points that were used before."""
     draw = random.Random(0)
     for _ in range(steps):
         x = draw.uniform(-1, 1)
@@ -32,7 +32,7 @@ def points():
 
 with train.session(save=save, load=load, steps=steps) as job:  # 1
     if job.resumed:
-        print(f"goes on from step {job.step}")
+        print(f"resumes at step {job.step}")
     for x, y in job.steps(points()):  # 2
         error = line["slope"] * x + line["offset"] - y
         line["slope"] -= 0.05 * error * x

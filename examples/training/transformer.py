@@ -1,4 +1,4 @@
-"""A small transformer that learns to put digits in order. It needs PyTorch, and half a minute of a CPU.
+"""A small transformer that learns to sort digits. Needs PyTorch and half a minute of CPU.
 
 python transformer.py [EPOCHS]
 """
@@ -18,7 +18,7 @@ LENGTH, WIDTH = 8, 32
 
 
 class Digits(torch.utils.data.Dataset):
-    """Eight digits, and the same ones in order."""
+    """Eight digits, and the same digits sorted."""
 
     def __len__(self):
         return 4096
@@ -47,7 +47,7 @@ scheduler = torch.optim.lr_scheduler.OneCycleLR(optimizer, max_lr=3e-3, total_st
 
 with session(model, optimizer, scheduler) as job:
     if job.resumed:
-        print(f"goes on from step {job.step}")
+        print(f"resumes at step {job.step}")
     batches = job.loader(Digits(), batch_size=32)
     for epoch in job.epochs(epochs):
         for digits, ordered in job.steps(batches):

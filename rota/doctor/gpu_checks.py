@@ -152,7 +152,7 @@ def _parking(real_gpus: bool) -> Diagnosis:
     way, why = choose_park_method(facts)
     if way == EXIT:
         found = f"a plain `python` job is suspended by SIGTERM and must save its state itself: {why}"
-        return warn("parking", found, "see `Parking` in docs/live.md; with PyTorch: pip install 'rota-scheduler[park]'")
+        return warn("parking", found, "see `Parking` in docs/suspend.md; with PyTorch: pip install 'rota-scheduler[park]'")
     return ok("parking", f"a plain `python` job is parked in host memory ({way}): {why}")
 
 

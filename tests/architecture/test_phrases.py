@@ -31,17 +31,6 @@ NOT_YET = (
     "rota/tactics",
     "rota/traces",
     "rota/train",
-    "docs/architecture.md",
-    "docs/contributing/decisions/0001-events-in-commands-out.md",
-    "docs/contributing/decisions/0002-columns-first.md",
-    "docs/contributing/decisions/0007-uv-hash-pinned-lock.md",
-    "docs/contributing/decisions/0008-belief-and-physics-are-different-types.md",
-    "docs/contributing/decisions/0009-decisions-are-events.md",
-    "docs/contributing/decisions/0013-centre-and-vertex.md",
-    "docs/contributing/decisions/0019-tactics-and-trials.md",
-    "docs/contributing/decisions/0020-one-leader.md",
-    "docs/contributing/drivers.md",
-    "docs/contributing/testing.md",
 )
 """Rooms and pages that are not clean."""
 

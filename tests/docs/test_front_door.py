@@ -1,4 +1,4 @@
-"""The documentation opens on the commands, a picture and three doors, and sorts every page as one of five kinds."""
+"""The documentation opens on the commands, a picture and four doors, and sorts every page as one of five kinds."""
 
 import re
 from pathlib import Path
@@ -11,10 +11,15 @@ INDEX = (DOCS / "index.md").read_text(encoding="utf-8")
 KINDS = ("Tutorials", "How-tos", "Reference", "Background", "Contributing")
 
 
-def test_it_opens_on_the_two_commands_the_picture_and_three_doors() -> None:
+def test_it_opens_on_the_two_commands_the_picture_and_four_doors() -> None:
     commands, picture, doors = INDEX.index("make demo"), INDEX.index("](images/page-top.png)"), INDEX.index("{container} doors")
     assert commands < INDEX.index("make test") < picture < doors
-    assert re.findall(r"^### (.*)$", INDEX, re.MULTILINE) == ["I compare policies", "I submit jobs", "I run the machines"]
+    assert re.findall(r"^### (.*)$", INDEX, re.MULTILINE) == [
+        "I compare policies",
+        "I submit jobs",
+        "I run the machines",
+        "I extend Rota",
+    ]
 
 
 def test_every_page_is_of_one_kind() -> None:

@@ -51,7 +51,7 @@ def test_two_scripts_take_turns_and_lose_nothing(tmp_path: Path) -> None:
         until(lambda: "try: " in said.read_text() or daemon.poll() is not None, "rota up is ready")
         printed = {command: me.types(command) for command in rest}
         log = printed["rota logs one"]
-        assert "--- rota: suspended at step" in log and "goes on from step" in log
+        assert "--- rota: suspended at step" in log and "resumes at step" in log
         assert log.splitlines()[-2:] == [shown[0].rstrip(), "--- rota: finished ---"] == shown[1].splitlines()[-2:]
         assert ", no work lost" in printed["rota show one"] and "loss" in printed["rota show one"]
         rows = rota.connect(tmp_path / "home").jobs(everything=True)
