@@ -9,6 +9,7 @@ first, on recorded events, and so never decides anything again.
 from collections.abc import Sequence
 from dataclasses import replace
 from types import MappingProxyType
+from typing import Self
 
 from rota.beliefs.move_costs import MoveCosts
 from rota.beliefs.rates import SAME_SPEED, Rates
@@ -16,16 +17,18 @@ from rota.beliefs.skews import Skews
 from rota.beliefs.variability import Variability
 from rota.core import snapshot
 from rota.core.fold.apply import advance, apply, asked_to_wake, set_clock
+from rota.core.fold.configured import Configured, CoreEvent, configure
 from rota.core.learn.cordon import cordon
 from rota.core.learn.job_lengths import foresee
 from rota.core.plan.planner import make_plan
 from rota.core.reconcile import reconcile, renewals, unknown_attempt_kills
 from rota.core.settings import Settings
+from rota.core.setup import GivenBeliefs, Setup
 from rota.core.state.state import State
 from rota.model.cluster import Cluster
 from rota.model.codec import Codec, Plain
 from rota.model.commands import CallPolicy, Command, SetTimer
-from rota.model.events import Decided, External
+from rota.model.events import Decided
 from rota.model.placement_view import Placer
 from rota.model.units import FOREVER
 from rota.model.view import Jobs, View
@@ -45,24 +48,48 @@ class Scheduler:
         variability: Variability | None = None,
         skews: Skews | None = None,
     ) -> None:
-        self.settings = settings or Settings()
-        self.placer = placer
+        given = GivenBeliefs(rates=rates, costs=costs or MoveCosts(), skews=skews or Skews(), scores=variability)
+        self.setup = Setup(settings=settings or Settings(), placer=placer, given=given)
+        """The setup in force."""
+        self.settings, self.placer = self.setup.settings, placer
         learning = (variability or Variability.alike(cluster.gpus)) if self.settings.learn_variability else None
         sharing = self.settings.tactics.colocating is not None
-        self.state = State.empty(cluster, rates, costs or MoveCosts(), learning or variability, skews, learning, sharing)
+        self.state = State.empty(cluster, rates, given.costs, learning or variability, given.skews, learning, sharing)
         cordon(self.state, self.settings)
 
-    def step(self, now_s: float, events: Sequence[External]) -> list[Command]:
+    @classmethod
+    def of(cls, cluster: Cluster, setup: Setup) -> Self:
+        """Return a scheduler that is set up like this and has no jobs yet."""
+        given = setup.given
+        scores = given.scores_of(cluster.gpus)
+        made = cls(
+            cluster,
+            setup.placer,
+            setup.settings,
+            rates=given.rates,
+            costs=given.costs,
+            variability=scores,
+            skews=given.skews,
+        )
+        made.setup = setup
+        return made
+
+    def step(self, now_s: float, events: Sequence[CoreEvent]) -> list[Command]:
         """Fold what happened by now, decide, and say what to do. A driver with a journal makes these three calls itself."""
         self.fold(now_s, events)
         return self.commit(self.decide())
 
-    def fold(self, now_s: float, events: Sequence[External]) -> None:
+    def fold(self, now_s: float, events: Sequence[CoreEvent]) -> None:
         """Learn what happened. Time never runs backwards here, whatever the events say."""
         state, settings = self.state, self.settings
         set_clock(state, settings, now_s)
         for event in events:
-            apply(state, settings, event)
+            if isinstance(event, Configured):
+                configure(state, self.setup, event.setup)
+                self.setup, self.placer = event.setup, event.setup.placer
+                self.settings = settings = event.setup.settings
+            else:
+                apply(state, settings, event)
         advance(state, settings)
 
     def decide(self) -> Decided | None:
@@ -121,7 +148,7 @@ class Scheduler:
     def fork(self, policy: str | None = None) -> "Scheduler":
         """An independent copy, for forecasts and what-if; with a name, one that asks another policy from now on."""
         twin = Scheduler.__new__(Scheduler)
-        twin.settings, twin.placer, twin.state = self.settings, self.placer, self.state.copy()
+        twin.setup, twin.settings, twin.placer, twin.state = self.setup, self.settings, self.placer, self.state.copy()
         if policy is not None:
             twin.settings = replace(self.settings, policy=policy)
         return twin
@@ -132,7 +159,7 @@ class Scheduler:
 
     def restore(self, plain: Plain, words: Codec) -> None:
         """Become the scheduler a snapshot was taken of."""
-        self.state = snapshot.restore(plain, words)
+        self.state = snapshot.restore(plain, words, self.setup.given.rates)
 
     def _has_timers(self) -> bool:
         """Leases to renew, or commands that may have to be sent again."""

@@ -1,7 +1,7 @@
 """Snapshots: the whole state as plain data, and back. With the events after it, a snapshot is the whole story."""
 
 import dataclasses
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from typing import Any, NamedTuple, get_origin, get_type_hints
 
 import numpy as np
@@ -10,10 +10,11 @@ from rota.beliefs.efficiency import Efficiency
 from rota.beliefs.estimate import Estimator
 from rota.beliefs.locality import Locality
 from rota.beliefs.move_costs import MemoryCosts, MoveCosts
-from rota.beliefs.rates import Rates
+from rota.beliefs.rates import MeasuredRates, Rates
 from rota.beliefs.skews import Skews
 from rota.beliefs.variability import Variability
 from rota.core.decision_timing import AtEvents, AtRounds, WholeSteps
+from rota.core.fold.configured import Configured
 from rota.core.selection import SelectionRules
 from rota.core.settings import Settings
 from rota.core.state.job_table import JobTable
@@ -22,7 +23,7 @@ from rota.core.state.state import State
 from rota.errors import InputError
 from rota.model import allocation, commands, events, job, plan, trial
 from rota.model.cluster import Cluster, Node
-from rota.model.codec import Codec, Plain
+from rota.model.codec import Codec, Form, Plain
 from rota.model.length_prediction import LengthPrediction
 from rota.model.occupancy import Occupancy
 from rota.model.old_names import current_fields
@@ -57,6 +58,7 @@ EVENT_TYPES: tuple[type, ...] = (
     events.PolicyTimedOut,
     events.TimerFired,
     events.Decided,
+    Configured,
     job.JobSpec,
     job.Demand,
     plan.Plan,
@@ -87,6 +89,7 @@ _STATE_TYPES = (
     Node,
     Cluster,
     Rates,
+    MeasuredRates,
     Efficiency,
     Estimator,
     Locality,
@@ -102,9 +105,9 @@ _STATE_TYPES = (
 )
 
 
-def make_codec(*memory_types: type) -> Codec:
-    """What journals and snapshots are written with."""
-    return Codec(*EVENT_TYPES, *_STATE_TYPES, *memory_types)
+def make_codec(*memory_types: type, forms: Mapping[type, Form] | None = None) -> Codec:
+    """Return the codec of snapshots and journals."""
+    return Codec(*EVENT_TYPES, *_STATE_TYPES, *memory_types, forms=forms)
 
 
 def take(state: State, words: Codec) -> Plain:
@@ -114,14 +117,18 @@ def take(state: State, words: Codec) -> Plain:
     return {"version": VERSION, "now_s": words.encode(state.now_s), **records}
 
 
-def restore(plain: Plain, words: Codec) -> State:
-    """A state like the one that was taken."""
+def restore(plain: Plain, words: Codec, given: Rates | None = None) -> State:
+    """Return the state of a snapshot. `given`: the rates that the scheduler had been given then. Older snapshots have measured
+    rates only among all others."""
     if plain.get("version") not in READABLE:
         raise InputError(
             f"this snapshot has version {plain.get('version')}, this Rota reads {READABLE[0]} to {VERSION}.",
             hint="use the Rota that wrote it",
         )
     records = {name: _restore_record(kind, plain[name], words) for name, kind in _RECORDS.items()}
+    known = records["knowledge"]
+    if "measured" not in plain["knowledge"] and given is not None:
+        records["knowledge"] = dataclasses.replace(known, measured=MeasuredRates.found_in(known.rates, given))
     return State(now_s=words.decode(plain["now_s"]), **records)
 
 

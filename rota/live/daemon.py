@@ -17,16 +17,16 @@ from collections.abc import Callable, Mapping, Sequence
 from concurrent.futures import Future
 from dataclasses import replace
 from pathlib import Path
-from typing import Any
 
+from rota.core.fold.configured import Configured, CoreEvent
 from rota.errors import BusyError, ConflictError, OptionError, RotaError, TacticError
 from rota.live.clock import Clock
-from rota.live.cluster_changes import ClusterChanges, NamedNode, device_of, named_nodes, never_run, pretend_devices
+from rota.live.cluster_changes import ClusterChanges, Devices, NamedNode, device_of, named_nodes, never_run, pretend_devices
 from rota.live.driver_protocol import DriverCommand, DriverContext, DriverProtocol
 from rota.live.find_record import find_record, unknown_job
-from rota.live.given_beliefs import SCORED, same_given, scored_devices
 from rota.live.history import JobHistory, JobRecord
 from rota.live.home_id import home_id
+from rota.live.home_setup import HomeSetup
 from rota.live.journal import AskedAbout, Journal
 from rota.live.journal_place import find_journal, open_journal
 from rota.live.journal_store import JournalFull, JournalUnavailable, LeadershipLost
@@ -37,20 +37,18 @@ from rota.live.node_rows import node_rows
 from rota.live.policy_change import try_policy
 from rota.live.policy_client import PolicyClient
 from rota.live.possible import check_memory, check_options
-from rota.live.queued_requests import Cancel, Item, KnownJobAgain, NewJob, SetPolicy, SetScores, Together, one_by_one
+from rota.live.queued_requests import Cancel, Item, KnownJobAgain, NewJob, SetPolicy, Together, one_by_one
 from rota.live.ready_row import journal_problem, ready_row
-from rota.live.recovery import lost_with_their_files, recover
-from rota.live.replay import Make, reconfigured
+from rota.live.recovery import Make, lost_with_their_files, recover
 from rota.live.requests import asked_for, submitted_job, to_job_spec
 from rota.live.reserve import DiskReserve
 from rota.live.status_row import status_row
 from rota.live.takeover_leases import renewals_after_takeover
 from rota.live.trial_rows import trials_of
 from rota.live.upkeep import JournalUpkeep
-from rota.model.cluster import Cluster
 from rota.model.codec import Codec
 from rota.model.commands import CallPolicy, Command, Launch, SetTimer
-from rota.model.events import CancelRequested, Decided, External, GpusTaken, PolicyTimedOut, Submitted, TimerFired
+from rota.model.events import CancelRequested, Decided, GpusTaken, PolicyTimedOut, Submitted, TimerFired
 from rota.model.options import Kind
 from rota.model.reasons import Reason
 from rota.model.units import FOREVER
@@ -65,11 +63,9 @@ LOOK_EVERY_SECONDS = 1.0
 """While processes run: news usually comes by itself, but a message may be lost."""
 ANSWER_WITHIN_SECONDS = 30.0
 STARTING = Reason.STARTING.name
-DEVICES = "devices"
-"""In a configuration: the names of the GPUs of each node, by the node's number."""
 
 
-def _no_change(named: str, placer: str) -> Mapping[str, Any]:
+def _no_change(named: str, placer: str) -> HomeSetup:
     raise OptionError("cannot be changed here.", field="policy", value=named, hint="rota up --policy NAME")
 
 
@@ -84,16 +80,17 @@ class Daemon:
         driver: DriverProtocol,
         *,
         worker: Callable[[str], Sequence[str]],
-        configuration: Mapping[str, Any],
-        with_policy: Callable[[str, str], Mapping[str, Any]] = _no_change,
+        setup: HomeSetup,
+        with_policy: Callable[[str, str], HomeSetup] = _no_change,
         on_failure: Callable[[BaseException], None] = lambda problem: None,
         tell: Callable[[str], None] = lambda line: None,
         journal: Journal | None = None,
     ) -> None:
-        """`worker`: the command that starts the process of a policy; `with_policy`: the configuration with another policy and
-        this placer; `tell`: takes lines for the operator; `journal`: the one of this home if left out."""
+        """`worker`: the command that starts the process of a policy; `setup`: the wanted setup, without the names of GPUs;
+        `with_policy`: the same with another policy and placer; `tell`: takes lines for the operator; `journal`: by default that
+        of this home."""
         self.home, self._words, self.driver = home, words, driver
-        self._make, self._worker, self._with_policy = make, worker, with_policy
+        self._worker, self._with_policy = worker, with_policy
         self._on_failure, self._tell = on_failure, tell
         self.history = JobHistory()
         self._items: queue.SimpleQueue[Item] = queue.SimpleQueue()
@@ -107,16 +104,16 @@ class Daemon:
         self._away = ""
         """Why the journal cannot be written now, if its server does not answer."""
         self.journal = journal if journal is not None else open_journal(find_journal(home), words)
-        before = self.journal.configuration()
+        before = self.journal.setup()
         there = named_nodes(driver.discover_cluster(), driver.devices())
-        known = _known_devices(before if self.journal.last else None, there)
-        self.configuration = {**configuration, DEVICES: known, SCORED: scored_devices(known)}
-        self._set_up_anew = before is not None and before != self.configuration
+        self.setup = setup.with_devices(_known_devices(before if self.journal.last else None, there))
+        """The wanted setup. While it differs from that of the scheduler, the next turn folds it."""
         self._upkeep = JournalUpkeep(self.journal, lambda: self.scheduler.snapshot(self._words))
-        self.scheduler = scheduler = recover(self.journal, words, make, self.configuration)
+        # While nothing has happened, the setup of an earlier start counts for nothing.
+        self.scheduler = scheduler = recover(self.journal, words, make) if self.journal.last else make(self.setup)
         for job, submitted, record in self.journal.jobs():
             self.history.restore(JobRecord.of(job, submitted, record))
-        devices = {int(node): tuple(names) for node, names in self.configuration[DEVICES].items()}
+        devices = dict(enumerate(self.setup.devices))
         self._machines = driver.discover_cluster()
         self._cluster = ClusterChanges(scheduler.state, devices, there, nodes_can_leave=driver.nodes_can_leave)
         self._settled = False
@@ -126,8 +123,8 @@ class Daemon:
         self.clock = Clock(scheduler.state.now_s, origin, nodes_can_leave=driver.nodes_can_leave)
         self._on_another_machine = origin is not None and origin.boot != self.clock.origin.boot
         driver.open(self._context())
-        self._policy_before = before["policy"] if before is not None else self.configuration["policy"]
-        self._policy_client = self._client(self.configuration["policy"])
+        self._policy_before = before.policy if before is not None else self.setup.policy
+        self._policy_client = self._client(self.setup.policy)
         self._wake_s = scheduler.state.question.wake_s
         self.begun = threading.Event()
         """What it found when it came up has been taken in, or it could not be."""
@@ -169,7 +166,8 @@ class Daemon:
             if self._reserve.full:
                 self._tell(self.disk_problem)
             self._durably(lambda: self.journal.keep_clock(self.clock.origin))
-            self._durably(lambda: self.journal.configure(self.configuration))
+            if not self.journal.last:
+                self._durably(lambda: self.journal.configure(self._words.encode(self.setup)["value"]))
             self._tell_policy(self._policy_before)
             if self._cluster.text:
                 self._tell(f"the cluster is another than before: {self._cluster.text}")
@@ -203,8 +201,6 @@ class Daemon:
             events += lost_with_their_files(self.scheduler.state, there, home_id(self.home), self.clock())
         if self.scheduler.state.question.asked is not None:
             events.append(PolicyTimedOut(self.scheduler.state.question.decision, self.clock()))
-        if self._set_up_anew:
-            events.append(TimerFired(self.clock()))
         return events
 
     def _wait(self) -> list[Item]:
@@ -236,9 +232,6 @@ class Daemon:
             self.scheduler.fold(now, events)
             decided = self._decide()
             self.history.note(events, before, cancelling, lives, state, statuses)
-        if len(self._cluster.devices) != len(self.configuration[DEVICES]):  # nodes keep their GPUs and numbers
-            self.configuration[DEVICES] = self._devices()
-            self._durably(lambda: self.journal.configure(self.configuration))
         changed = self.history.take_changed()
         self._durably(lambda: self.journal.append(now, events, decided, changed, asked))
         with self._lock:
@@ -301,9 +294,9 @@ class Daemon:
         if self._reserve.look():
             self._tell(self.disk_problem or f"the disk of {self.home} has room again")
 
-    def _gather(self, items: Sequence[Item], now: float, answered: "list[tuple[Future[int], int]]") -> list[External]:
+    def _gather(self, items: Sequence[Item], now: float, answered: "list[tuple[Future[int], int]]") -> list[CoreEvent]:
         """Events out of requests, answers, the driver and the clock."""
-        events: list[External] = []
+        events: list[CoreEvent] = []
         last = self.scheduler.state.jobs.last_job
         for item in one_by_one(items):
             if isinstance(item, NewJob):
@@ -321,11 +314,7 @@ class Daemon:
                 answered.append((item.done, item.job))
             elif isinstance(item, SetPolicy):
                 self._change_policy(item)
-                events.append(TimerFired(now))
                 answered.append((item.done, 0))
-            elif isinstance(item, SetScores):
-                self._set_up({**self.configuration, SCORED: item.names})
-                events.append(TimerFired(now))
             elif item is not None:
                 events.append(item)
         events.extend(self.driver.events())
@@ -334,6 +323,10 @@ class Daemon:
         if now >= self._wake_s:
             self._wake_s = FOREVER
             events.append(TimerFired(now))
+        if len(self._cluster.devices) != len(self.setup.devices):  # nodes keep their GPUs and numbers
+            self.setup = self.setup.with_devices(tuple(self._cluster.devices.values()))
+        if self.setup != self.scheduler.setup or (events and not self.journal.last):
+            events.append(Configured(self.setup, now))
         return events
 
     def _look_at_machines(self) -> None:
@@ -359,29 +352,17 @@ class Daemon:
         return before is not None
 
     def _change_policy(self, item: SetPolicy) -> None:
-        """From the next entry on. A question that is open goes to the new policy."""
-        before = self.configuration["policy"]
+        """Ask another policy from now on. An open call goes to it."""
+        before = self.setup.policy
         with self._lock:
-            old, self._policy_client = self._policy_client, item.client
-        self._set_up(self._with_gpus(item.configuration))
+            old, self._policy_client, self.setup = self._policy_client, item.client, item.setup
         item.client.answer = self._items.put
         item.client.take_over(old.abandon())
         self._tell_policy(before)
 
-    def _set_up(self, configuration: dict[str, Any]) -> None:
-        """From the next entry on."""
-        with self._lock:
-            self.scheduler = reconfigured(self.scheduler, self._make, self.configuration, configuration)
-            self.configuration = configuration
-        self._durably(lambda: self.journal.configure(self.configuration))
-
-    def _with_gpus(self, configuration: Mapping[str, Any]) -> dict[str, Any]:
-        """A configuration with the GPUs that this one has."""
-        return {**configuration, DEVICES: self.configuration[DEVICES], SCORED: self.configuration[SCORED]}
-
     def _tell_policy(self, before: str) -> None:
-        if before != self.configuration["policy"]:
-            self._tell(f"policy {self.configuration['policy']} takes over from {before}")
+        if before != self.setup.policy:
+            self._tell(f"policy {self.setup.policy} takes over from {before}")
 
     def _advance_cluster_change(self) -> None:
         """After a turn: go on with a change of the cluster, and tell of its end."""
@@ -390,14 +371,8 @@ class Daemon:
             self._items.put(None)
         if self._cluster.done and not self._settled:
             self._settled = True
-            names = scored_devices(self._devices())
-            if not same_given(self.configuration, {**self.configuration, SCORED: names}):
-                self._items.put(SetScores(names))
             for job, why in never_run(state):
                 self._tell(f"job {job} cannot run now: {why} It is kept, and runs when such GPUs are there.")
-
-    def _devices(self) -> dict[str, list[str]]:
-        return {str(node): list(names) for node, names in self._cluster.devices.items()}
 
     def _do(self, commands: Sequence[Command]) -> None:
         """Two kinds of command are the daemon's own; the rest go to the driver, all at once."""
@@ -470,8 +445,7 @@ class Daemon:
             check_options(wanted, self.driver.discover_cluster(), self.scheduler.state.knowledge.rates)
         if possible is not None:
             possible.add(kind)
-        pretend = bool(self.configuration["pretend"])
-        check_memory(wanted, self.driver.discover_cluster(), self.driver.readings, pretend=pretend)
+        check_memory(wanted, self.driver.discover_cluster(), self.driver.readings, pretend=self.setup.pretend)
         return NewJob(job, wanted, f"{way}: {why}", Future())
 
     def _answer(self, done: "Future[int]") -> int:
@@ -482,14 +456,15 @@ class Daemon:
 
     def set_policy(self, named: str) -> StatusRow:
         """Decide by another policy from now on. One that does not exist, or whose first answer fails, is refused."""
-        configuration = self._with_gpus(self._with_policy(named, self.configuration["placer"]))
-        client = self._client(configuration["policy"])
+        setup = self._with_policy(named, self.setup.placer_name).with_devices(self.setup.devices)
+        client = self._client(setup.policy)
         try:
             with self._lock:
-                twin = reconfigured(self.scheduler.fork(), self._make, self.configuration, configuration)
+                twin = self.scheduler.fork()
+            twin.fold(twin.state.now_s, [Configured(setup, twin.state.now_s)])
             try_policy(twin, client, named)
             done: Future[int] = Future()
-            self._items.put(SetPolicy(configuration, client, done))
+            self._items.put(SetPolicy(setup, client, done))
         except BaseException:
             client.close()
             raise
@@ -551,7 +526,7 @@ class Daemon:
         with self._lock:
             return status_row(
                 self.scheduler.state,
-                self.configuration,
+                self.setup,
                 self.clock(),
                 worker_pid=self._policy_client.pid,
                 disk_problem=self.disk_problem,
@@ -568,8 +543,7 @@ class Daemon:
     def nodes(self) -> list[NodeRow]:
         readings = self.driver.readings()  # it may take a second, so not under the lock
         with self._lock:
-            pretend = bool(self.configuration["pretend"])
-            return node_rows(self.scheduler.state, self._cluster.devices, readings, pretend=pretend)
+            return node_rows(self.scheduler.state, self._cluster.devices, readings, pretend=self.setup.pretend)
 
     def wait_for_change(self, seen: int, timeout: float) -> int:
         with self._changes:
@@ -586,14 +560,13 @@ def _full(home: Path) -> str:
     return f"the disk of {home} is full: no job is taken or started until there is room"
 
 
-def _known_devices(before: Mapping[str, Any] | None, there: Sequence[NamedNode]) -> dict[str, list[str]]:
-    """As recorded. A home of an earlier version has no record: pretend GPUs get the names they would have had, and real ones are
-    taken for the same if type and number are."""
-    if before is not None and DEVICES in before:
-        return dict(before[DEVICES])
+def _known_devices(before: HomeSetup | None, there: Sequence[NamedNode]) -> tuple[Devices, ...]:
+    """Return the names of the GPUs that the home knows. Real GPUs of an earlier version have no names. They count as the same
+    GPUs if their types and numbers are the same."""
+    if before is not None and before.devices:
+        return before.devices
     if before is not None:
-        nodes = Cluster.parse(before["cluster"])
-        alike = [(node.accelerator, node.gpus) for node in nodes.nodes] == [(n.node.accelerator, n.node.gpus) for n in there]
-        if before["pretend"] or not alike:
-            return {str(i): list(names) for i, names in enumerate(pretend_devices(nodes))}
-    return {str(i): list(each.devices) for i, each in enumerate(there)}
+        nodes = [(node.accelerator, node.gpus) for node in before.cluster.nodes]
+        if nodes != [(each.node.accelerator, each.node.gpus) for each in there]:
+            return pretend_devices(before.cluster)
+    return tuple(each.devices for each in there)

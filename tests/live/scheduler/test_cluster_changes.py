@@ -10,7 +10,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from rota.agent.gpus import Gpu
-from rota.compose.live_scheduler import JOURNAL_CODEC, make_scheduler
+from rota.compose.live_scheduler import JOURNAL_CODEC, make_scheduler, plain_setup
 from rota.core.scheduler import Scheduler
 from rota.core.validate import validate
 from rota.live.cluster_changes import ClusterChanges, Devices, gpus_present, named_nodes, pretend_devices
@@ -166,11 +166,11 @@ def test_a_home_of_an_earlier_version_has_no_names_of_gpus(tmp_path: Path) -> No
     with running(tmp_path, cluster="2xV100") as daemon:
         long = submit(daemon, ["sleep", "300"], gpus=2)
         until_phase(daemon, long, "running")
-        plain = {name: value for name, value in daemon.configuration.items() if name != "devices"}
+        plain = {name: value for name, value in plain_setup(daemon.setup).items() if name != "devices"}
         daemon.journal.configure(plain)
     with running(tmp_path, cluster="2xV100") as daemon:
         until_settled(daemon)
-        assert daemon.job(str(long)).phase == "running" and daemon.configuration["devices"] == {"0": ["V100:0", "V100:1"]}
+        assert daemon.job(str(long)).phase == "running" and daemon.setup.devices == (("V100:0", "V100:1"),)
         daemon.cancel(long)
         ended(daemon, long)
 

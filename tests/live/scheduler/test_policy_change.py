@@ -84,7 +84,7 @@ def test_a_policy_whose_first_answer_fails_is_refused(tmp_path: Path, named: str
             daemon.set_policy(f"{file}:{named}")
         assert daemon.status().policy == "fifo" and not daemon.status().policy_problem
         assert ended(daemon, submit(daemon, "true")).phase == "finished", "the one in force goes on"
-        assert (daemon.journal.configuration() or {})["policy"] == "fifo"
+        assert (setup := daemon.journal.setup()) is not None and setup.policy == "fifo"
 
 
 def test_a_policy_that_hangs_can_be_replaced(tmp_path: Path) -> None:
