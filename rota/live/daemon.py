@@ -111,6 +111,8 @@ class Daemon:
         self._upkeep = JournalUpkeep(self.journal, lambda: self.scheduler.snapshot(self._words))
         # While nothing has happened, the setup of an earlier start counts for nothing.
         self.scheduler = scheduler = recover(self.journal, words, make) if self.journal.last else make(self.setup)
+        self._keeps_next_setup = not self.journal.last or before != scheduler.setup
+        """Whether the journal is to keep the setup for its next entry, or already keeps one there."""
         for job, submitted, record in self.journal.jobs():
             self.history.restore(JobRecord.of(job, submitted, record))
         devices = dict(enumerate(self.setup.devices))
@@ -166,7 +168,7 @@ class Daemon:
             if self._reserve.full:
                 self._tell(self.disk_problem)
             self._durably(lambda: self.journal.keep_clock(self.clock.origin))
-            if not self.journal.last:
+            if self._keeps_next_setup:
                 self._durably(lambda: self.journal.configure(self._words.encode(self.setup)["value"]))
             self._tell_policy(self._policy_before)
             if self._cluster.text:

@@ -8,6 +8,7 @@ from typing import Any
 import pytest
 
 from rota.compose.live_scheduler import JOURNAL_CODEC, make_scheduler, plain_settings
+from rota.core.fold.configured import Configured
 from rota.core.scheduler import Scheduler
 from rota.core.settings import Settings
 from rota.live import daemon as daemon_module
@@ -80,5 +81,7 @@ def test_recovery_from_a_snapshot_knows_what_was_told_after_it(tmp_path: Path, m
             ended(daemon, submit(daemon, "true", profile="net"))
     journal = daemon_module.Journal(tmp_path / "journal.sqlite", JOURNAL_CODEC)
     found = recover(journal, JOURNAL_CODEC, make_scheduler)
+    configured = [entry.number for entry in journal.entries() for event in entry.events if isinstance(event, Configured)]
+    assert len(configured) == 2 and configured[0] == 1, "a start with the same flags has no entry"
     journal.close()
     assert beliefs(found) == beliefs(check_journal(tmp_path))
