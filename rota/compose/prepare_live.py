@@ -95,7 +95,7 @@ def describe_given_changes(before: GivenFlags, now: GivenFlags) -> list[str]:
         elif new is not None and old is None:
             found.append(f"new: {_flag(name, new)}")
         elif new is not None and old is not None and new.said == old.said:
-            found.append(f"changed: {_flag(name, new)}, whose contents are others than before")
+            found.append(f"changed: {_flag(name, new)}, whose contents have changed")
         elif new is not None and old is not None:
             found.append(f"changed: {_flag(name, new)}, before {_value(old)}")
     return found

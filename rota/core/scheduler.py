@@ -1,9 +1,9 @@
-"""The scheduler: one step folds what happened and answers with commands. No clock, no input, no output, no randomness.
+"""The scheduler: one step folds events and returns commands. It has no clock, no input or output, and no randomness.
 
     commands = scheduler.step(now_s, events)
 
-A driver carries the commands out and comes back with events. `fold` and `decide` are the two halves: recovery calls only the
-first, on recorded events, and so never decides anything again.
+A driver carries the commands out and returns events. Recovery calls `fold` with recorded events and `commit` with recorded
+decisions. It never calls `decide`, so it decides nothing again.
 """
 
 from collections.abc import Sequence
@@ -35,7 +35,7 @@ from rota.model.view import Jobs, View
 
 
 class Scheduler:
-    """The core behind its only door. The policy is not in here: asking it is a command."""
+    """The interface of the core. The policy is not part of it: calling it is a command."""
 
     def __init__(
         self,
@@ -75,12 +75,12 @@ class Scheduler:
         return made
 
     def step(self, now_s: float, events: Sequence[CoreEvent]) -> list[Command]:
-        """Fold what happened by now, decide, and say what to do. A driver with a journal makes these three calls itself."""
+        """Fold events, decide, and return the commands. A driver with a journal makes these three calls itself."""
         self.fold(now_s, events)
         return self.commit(self.decide())
 
     def fold(self, now_s: float, events: Sequence[CoreEvent]) -> None:
-        """Learn what happened. Time never runs backwards here, whatever the events say."""
+        """Fold events into the state. Time never runs backwards here, whatever the events say."""
         state, settings = self.state, self.settings
         set_clock(state, settings, now_s)
         for event in events:
@@ -93,11 +93,11 @@ class Scheduler:
         advance(state, settings)
 
     def decide(self) -> Decided | None:
-        """What to do next; None: nothing. Reads the state, changes nothing."""
+        """Return what to do next, without a change of the state; None if there is nothing to do."""
         state, settings = self.state, self.settings
         due = state.question.fresh or self._due()
         if not (due or state.jobs.unsettled or state.jobs.orphans or self._has_timers()):
-            return None  # most often: an answer came that was expected
+            return None  # the usual case: a reply came as expected
         plan, ticket = None, 0
         if due:
             if state.question.fresh or not self._must_ask():
@@ -112,7 +112,7 @@ class Scheduler:
         return Decided(state.now_s, plan, tuple(commands), tuple(renewed), tuple(strays), ticket)
 
     def commit(self, decided: Decided | None) -> list[Command]:
-        """Book a decision, made now or recorded earlier, and give out its commands."""
+        """Fold a decision, made now or recorded earlier, and return its commands."""
         commands: list[Command] = []
         if decided is not None:
             apply(self.state, self.settings, decided)
@@ -126,7 +126,7 @@ class Scheduler:
         return commands
 
     def view(self) -> View:
-        """What a policy would be shown now."""
+        """Return the view that a policy would get now."""
         state = self.state
         usable, capacity = state.usable()
         return View(
@@ -146,7 +146,7 @@ class Scheduler:
         )
 
     def fork(self, policy: str | None = None) -> "Scheduler":
-        """An independent copy, for forecasts and what-if; with a name, one that asks another policy from now on."""
+        """Return an independent copy, for forecasts and what-if. `policy`: policy that the copy calls from now on."""
         twin = Scheduler.__new__(Scheduler)
         twin.setup, twin.settings, twin.placer, twin.state = self.setup, self.settings, self.placer, self.state.copy()
         if policy is not None:
@@ -154,15 +154,15 @@ class Scheduler:
         return twin
 
     def snapshot(self, words: Codec) -> Plain:
-        """The whole state as plain data."""
+        """Return the whole state as plain data."""
         return snapshot.take(self.state, words)
 
     def restore(self, plain: Plain, words: Codec) -> None:
-        """Become the scheduler a snapshot was taken of."""
+        """Restore the state of a snapshot."""
         self.state = snapshot.restore(plain, words, self.setup.given.rates)
 
     def _has_timers(self) -> bool:
-        """Leases to renew, or commands that may have to be sent again."""
+        """Return whether there are leases to renew, or commands to send again."""
         settings = self.settings
         return settings.lease_seconds < FOREVER or (settings.retry_seconds < FOREVER and bool(self.state.jobs.in_flight))
 
@@ -179,7 +179,7 @@ class Scheduler:
         return (cycle.dirty or self._stale()) and state.now_s >= self._may_ask_s()
 
     def _must_ask(self) -> bool:
-        """Whether the answer in force no longer serves, and the policy may be asked."""
+        """Return whether the answer in force can no longer be used, and the policy may be called."""
         state = self.state
         if state.question.answer is None:
             return True
@@ -192,12 +192,12 @@ class Scheduler:
         return state.question.dirty or not self.settings.drawing.lasts(allocation) or over or self._stale()
 
     def _stale(self) -> bool:
-        """The answer in force is another policy's."""
+        """Return whether the answer in force is from another policy."""
         answer = self.state.question.answer
         return answer is not None and answer.policy != self.settings.policy
 
     def _may_ask_s(self) -> float:
-        """The policy is not asked before this."""
+        """Return the earliest time at which the policy may be called."""
         return max(self.state.question.not_before_s, self.settings.decide.may_ask_s(self.state.question.asked_s))
 
     def _next_wake_s(self) -> float:
@@ -226,7 +226,7 @@ class Scheduler:
         return wake_s if wake_s > state.now_s else state.now_s
 
     def _next_lease_s(self) -> float:
-        """The next renewal due, or the next lease that will run out unrenewed."""
+        """Return the time at which the next lease must be renewed, or ends without a renewal."""
         state, settings = self.state, self.settings
         rows = [state.jobs.row[job] for job in state.jobs.attempts]
         lease = state.jobs.table.lease_s[rows]

@@ -1,4 +1,4 @@
-"""Snapshots: the whole state as plain data, and back. With the events after it, a snapshot is the whole story."""
+"""Snapshots: the whole state as plain data, and back. A snapshot and the events after it give the state at any later time."""
 
 import dataclasses
 from collections.abc import Callable, Mapping
@@ -31,7 +31,8 @@ from rota.model.options import Kind, OptionRow, Options
 
 VERSION = 15
 READABLE = (12, 13, 14, VERSION)
-"""Fields that a later version added have their defaults. Version 15 renamed types and fields (`model/old_names.py`)."""
+"""Versions that can be read. Fields that they lack get their defaults. Version 15 renamed types and fields
+(`model/old_names.py`)."""
 
 EVENT_TYPES: tuple[type, ...] = (
     events.Submitted,
@@ -76,7 +77,7 @@ EVENT_TYPES: tuple[type, ...] = (
     commands.Kill,
     commands.SuspendKind,
 )
-"""Everything a journal holds; the caller adds the types of the policy's memory."""
+"""Types that a journal holds. The caller adds the types of the policy's memory."""
 
 _STATE_TYPES = (
     Attempt,
@@ -111,8 +112,7 @@ def make_codec(*memory_types: type, forms: Mapping[type, Form] | None = None) ->
 
 
 def take(state: State, words: Codec) -> Plain:
-    """The state as plain data: its clock, and each of its records. What a record only remembers to save work (names that begin
-    with `_`) is left out."""
+    """Return the state as plain data: its clock, and each of its records. Caches, whose names begin with `_`, are left out."""
     records = {name: _take_record(getattr(state, name), words) for name in _RECORDS}
     return {"version": VERSION, "now_s": words.encode(state.now_s), **records}
 
@@ -138,7 +138,7 @@ _RECORDS: dict[str, type] = {
 
 
 def _fields_of(record: type) -> dict[str, Any]:
-    """The fields of a record that are worth keeping, and their types."""
+    """Return the fields of a record that a snapshot keeps, with their types."""
     types = get_type_hints(record)
     return {field.name: types[field.name] for field in dataclasses.fields(record) if not field.name.startswith("_")}
 
@@ -149,14 +149,14 @@ def _take_record(record: object, words: Codec) -> Plain:
 
 
 def _restore_record(record: type, plain: Plain, words: Codec) -> Any:
-    """A field that did not exist when it was taken has its default."""
+    """Return a record. A field that the snapshot lacks gets its default."""
     plain = current_fields(plain)
     shapes = {name: _shape(kind) for name, kind in _fields_of(record).items() if name in plain}
     return record(**{name: shape.unpack(words.decode(plain[name])) for name, shape in shapes.items()})
 
 
 class _Shape(NamedTuple):
-    """How a value that the codec does not know becomes one that it does, and back."""
+    """How a value that the codec cannot encode becomes one that it can, and back."""
 
     pack: Callable[[Any], Any]
     unpack: Callable[[Any], Any]
@@ -176,7 +176,7 @@ def _unpack_table(packed: dict[str, Any]) -> JobTable:
     size = len(packed["id"])
     table = JobTable(packed["received"].shape[1], max(256, 2 * size))
     table.size, table.dead = size, packed.pop("dead")
-    for name, column in packed.items():  # a rare column that was never written to stays so
+    for name, column in packed.items():  # a rare column that was never written stays unallocated
         if not np.array_equal(getattr(table, name)[:size], column, equal_nan=True):
             table.own(name)[:size] = column
     return table
@@ -187,7 +187,7 @@ def _pack_options(options: Options) -> tuple[int, list[Any], tuple[int, ...]]:
 
 
 def _unpack_options(packed: tuple[Any, ...]) -> Options:
-    """An earlier version kept no GPUs of pools: they are as if no node had left."""
+    """Return options. Earlier versions kept no GPUs of pools; then they are as if no node had left."""
     kinds, columns, *lasting = packed
     rows = [OptionRow(*row) for row in zip(*(column.tolist() for column in columns), strict=True)]
     return Options.of(rows, kinds, *map(tuple, lasting))

@@ -1,12 +1,12 @@
-"""The daemon: one thread that turns what happened into commands, writes both down first, and carries them out.
+"""The daemon: one thread that turns events into commands. It writes both to the journal before it carries the commands out.
 
     requests, answers of the policy, events of the driver, the timer
         -> fold -> decide -> journal (durable) -> commands
 
-A turn takes everything that has come in since the last one, so that one flush to disk serves all of it. Clients read under a lock
-and never wait for the disk. While the disk is full no new work is taken and nothing is started (`reserve.py`). If the journal
-cannot be written for any other reason the daemon stops: its supervisors carry on under their leases, and the next start finds
-everything as it was written.
+A turn takes everything that has come in since the last turn, so one flush to disk serves all of it. Clients read under a lock
+and never wait for the disk. While the disk is full, no job is accepted or started (`reserve.py`). If the journal cannot be
+written for another reason, the daemon stops. Supervisors keep their jobs running under their leases, and the next start recovers
+everything that was written.
 """
 
 import contextlib
@@ -60,8 +60,9 @@ from rota.wire.submission import Submission, naming
 from rota.wire.submitted import SubmittedJob
 
 LOOK_EVERY_SECONDS = 1.0
-"""While processes run: news usually comes by itself, but a message may be lost."""
+"""Longest time between two turns while processes run, in seconds, since a message may be lost."""
 ANSWER_WITHIN_SECONDS = 30.0
+"""Longest wait of a client for the turn that takes its request, in seconds."""
 STARTING = Reason.STARTING.name
 
 
@@ -100,16 +101,16 @@ class Daemon:
         self._stopping = False
         self._reserve = DiskReserve(home)
         self._writing_s: float | None = None
-        """Since when a write to the journal is under way, by the monotonic clock."""
+        """Monotonic time at which the open write to the journal began; None if none is open."""
         self._away = ""
-        """Why the journal cannot be written now, if its server does not answer."""
+        """Why the server of the journal cannot be reached; empty if it can."""
         self.journal = journal if journal is not None else open_journal(find_journal(home), words)
         before = self.journal.setup()
         there = named_nodes(driver.discover_cluster(), driver.devices())
         self.setup = setup.with_devices(_known_devices(before if self.journal.last else None, there))
         """The wanted setup. While it differs from that of the scheduler, the next turn folds it."""
         self._upkeep = JournalUpkeep(self.journal, lambda: self.scheduler.snapshot(self._words))
-        # While nothing has happened, the setup of an earlier start counts for nothing.
+        # While nothing has happened, the setup of an earlier start does not count.
         self.scheduler = scheduler = recover(self.journal, words, make) if self.journal.last else make(self.setup)
         self._keeps_next_setup = not self.journal.last or before != scheduler.setup
         """Whether the journal is to keep the setup for its next entry, or already keeps one there."""
@@ -120,7 +121,7 @@ class Daemon:
         self._cluster = ClusterChanges(scheduler.state, devices, there, nodes_can_leave=driver.nodes_can_leave)
         self._settled = False
         self._node_log = NodeLog(scheduler.state)
-        # While jobs have leases, the clock goes on as it was; without any, it is set by the wall clock again.
+        # Leases are counted by this clock, so it keeps running as before while jobs have any. Otherwise the wall clock sets it.
         origin = self.journal.clock_origin() if scheduler.state.jobs.attempts else None
         self.clock = Clock(scheduler.state.now_s, origin, nodes_can_leave=driver.nodes_can_leave)
         self._on_another_machine = origin is not None and origin.boot != self.clock.origin.boot
@@ -129,16 +130,16 @@ class Daemon:
         self._policy_client = self._client(self.setup.policy)
         self._wake_s = scheduler.state.question.wake_s
         self.begun = threading.Event()
-        """What it found when it came up has been taken in, or it could not be."""
+        """Set when the first turn is over, or has failed."""
         self._thread = threading.Thread(target=self._run, name="scheduler", daemon=True)
 
-    # Coming up and going down ------------------------------------------------------------------------------------
+    # Start and stop ----------------------------------------------------------------------------------------------
 
     def start(self) -> None:
         self._thread.start()
 
     def stop(self) -> None:
-        """Leave; the jobs stay, under the leases they have."""
+        """Stop the scheduler. Jobs keep running under their leases."""
         self._stopping = True
         self._items.put(None)
         if self._thread.is_alive():
@@ -172,7 +173,7 @@ class Daemon:
                 self._durably(lambda: self.journal.configure(self._words.encode(self.setup)["value"]))
             self._tell_policy(self._policy_before)
             if self._cluster.text:
-                self._tell(f"the cluster is another than before: {self._cluster.text}")
+                self._tell(f"the cluster has changed: {self._cluster.text}")
             self._turn(self._first_news())
             if self._on_another_machine and self.driver.nodes_can_leave:
                 self._carry_out(renewals_after_takeover(self.scheduler.state))
@@ -185,7 +186,7 @@ class Daemon:
             while not self._stopping:
                 self._check_disk()
                 self._turn(self._wait())
-        except (LeadershipLost, JournalUnavailable) as problem:  # not a defect
+        except (LeadershipLost, JournalUnavailable) as problem:  # expected, so no traceback
             self._on_failure(problem)
         except BaseException as problem:
             self._on_failure(problem)
@@ -194,7 +195,7 @@ class Daemon:
             self.begun.set()
 
     def _first_news(self) -> list[Item]:
-        """After a restart: an open question has lost its process, and everything that the driver has is news."""
+        """Return the events of a start. The worker of an open policy call is gone, and everything that the driver has is new."""
         taken = {self.scheduler.state.machines.cluster.gpu_node.item(gpu) for gpu in self.scheduler.state.machines.taken}
         events: list[Item] = [GpusTaken(node, (), (), self.clock()) for node in sorted(taken)]  # the driver looks again
         events += self.driver.events()
@@ -206,7 +207,7 @@ class Daemon:
         return events
 
     def _wait(self) -> list[Item]:
-        """Everything that came in, or nothing when the timer is what ended the wait."""
+        """Wait for the next turn, and return everything that has come in. It is empty if the timer ended the wait."""
         until = self._wake_s - self.clock()
         watched = self.driver.running() or self.scheduler.state.jobs.attempts
         until = min(until, LOOK_EVERY_SECONDS if watched or self._reserve.full else self.driver.look_every_seconds)
@@ -248,7 +249,7 @@ class Daemon:
         self._upkeep.after_turn(len(events))
 
     def _decide(self) -> Decided | None:
-        """Decide what to do next. A tactic that raises is switched off, so that the scheduler goes on without it."""
+        """Decide what to do next. A tactic that raises is switched off, so that the scheduler can continue."""
         while True:
             try:
                 return self.scheduler.decide()
@@ -260,8 +261,8 @@ class Daemon:
                 self._tell(f"{problem.message} The tactic is switched off until the scheduler starts again.")
 
     def _durably(self, write: Callable[[], None]) -> None:
-        """Write to the journal. On a full disk the reserve is given up first; after that nothing goes on before there is room.
-        Nor does anything before the journal's server answers."""
+        """Write to the journal. On a full disk, free the reserve first; then wait until there is room. If the server of the
+        journal cannot be reached, wait until it can."""
         self._writing_s = time.monotonic()
         while True:
             try:
@@ -275,21 +276,23 @@ class Daemon:
                 if self._stopping:
                     raise
                 if not self._away:
-                    self._tell(f"{problem} No job is taken or started until it answers; what runs goes on within its lease.")
+                    self._tell(
+                        f"{problem} No job is accepted or started until it can be. Running jobs continue under their leases."
+                    )
                 self._away = problem.message
                 time.sleep(LOOK_EVERY_SECONDS)
             except JournalFull:
-                told = self._reserve.full
+                known = self._reserve.full
                 if not self._reserve.release() and self._stopping:
                     raise
-                if not told:
+                if not known:
                     self._tell(self.disk_problem)
-                if told:
+                if known:
                     time.sleep(LOOK_EVERY_SECONDS)
 
     @property
     def disk_problem(self) -> str:
-        """What the operator is told of a full disk, or a journal that cannot be reached; empty: all is well."""
+        """Problem of a full disk, or of a journal that cannot be reached, for the operator; empty if there is none."""
         return self._away or (_full(self.home) if self._reserve.full else "")
 
     def _check_disk(self) -> None:
@@ -297,7 +300,7 @@ class Daemon:
             self._tell(self.disk_problem or f"the disk of {self.home} has room again")
 
     def _gather(self, items: Sequence[Item], now: float, answered: "list[tuple[Future[int], int]]") -> list[CoreEvent]:
-        """Events out of requests, answers, the driver and the clock."""
+        """Return the events of requests, policies, the driver and the clock, and of a new setup."""
         events: list[CoreEvent] = []
         last = self.scheduler.state.jobs.last_job
         for item in one_by_one(items):
@@ -310,7 +313,7 @@ class Daemon:
                 self.history.add(JobRecord(last, job, now, last_change="submitted", parking=item.parking))
                 answered.append((item.done, last))
             elif isinstance(item, KnownJobAgain):
-                answered.append((item.done, item.job))  # after the turn that wrote it down
+                answered.append((item.done, item.job))  # a turn before this one has written it
             elif isinstance(item, Cancel):
                 events.append(CancelRequested(item.job, now))
                 answered.append((item.done, item.job))
@@ -332,7 +335,7 @@ class Daemon:
         return events
 
     def _look_at_machines(self) -> None:
-        """Machines of a cluster come and go."""
+        """Follow the nodes of the cluster, which come and go."""
         if self.driver.discover_cluster() is self._machines:
             return
         self._machines = self.driver.discover_cluster()
@@ -343,7 +346,7 @@ class Daemon:
             self._tell(self._cluster.text)
 
     def _submitted_before(self, item: NewJob, answered: "list[tuple[Future[int], int]]") -> bool:
-        """Whether its key has a job already, which then answers it. Two submissions of one key may come in together."""
+        """Answer a submission whose key already has a job. Two submissions with one key may come in the same turn."""
         try:
             before = self.history.keys.find(item.job)
         except ConflictError as problem:
@@ -354,7 +357,7 @@ class Daemon:
         return before is not None
 
     def _change_policy(self, item: SetPolicy) -> None:
-        """Ask another policy from now on. An open call goes to it."""
+        """Call another policy from now on. It also answers the open call."""
         before = self.setup.policy
         with self._lock:
             old, self._policy_client, self.setup = self._policy_client, item.client, item.setup
@@ -367,17 +370,17 @@ class Daemon:
             self._tell(f"policy {self.setup.policy} takes over from {before}")
 
     def _advance_cluster_change(self) -> None:
-        """After a turn: go on with a change of the cluster, and tell of its end."""
+        """Continue a change of the cluster after a turn, and report its end to the operator."""
         state = self.scheduler.state
         if self._cluster.due(state):
             self._items.put(None)
         if self._cluster.done and not self._settled:
             self._settled = True
             for job, why in never_run(state):
-                self._tell(f"job {job} cannot run now: {why} It is kept, and runs when such GPUs are there.")
+                self._tell(f"job {job} cannot run now: {why} It is kept, and runs when there are such GPUs.")
 
     def _do(self, commands: Sequence[Command]) -> None:
-        """Two kinds of command are the daemon's own; the rest go to the driver, all at once."""
+        """Carry out commands. The daemon calls policies and sets timers itself; all other commands go to the driver together."""
         for command in commands:
             if isinstance(command, SetTimer):
                 self._wake_s = command.at_s
@@ -387,7 +390,7 @@ class Daemon:
         for_driver = [command for command in commands if not isinstance(command, CallPolicy | SetTimer)]
         if self._reserve.full:  # a launch that is not answered is sent again
             for_driver = [command for command in for_driver if not isinstance(command, Launch)]
-        if for_driver and self.journal.epoch:  # this process may have stood still since it wrote them down
+        if for_driver and self.journal.epoch:  # the process may have been paused since it wrote them, and another may lead now
             self._durably(self.journal.confirm)
         self._carry_out(for_driver)
 
@@ -403,14 +406,15 @@ class Daemon:
     # Requests ----------------------------------------------------------------------------------------------------
 
     def submit(self, spec: Spec, user: str, workdir: str, env: Mapping[str, str], key: str = "") -> JobRow:
-        """Durable when this returns. What can never run here is refused. The same submission with the same key is one job."""
+        """Submit a job, which is durable when this returns. Raise if it can never run here. A submission that is repeated with
+        the same key is one job."""
         item = self._request(Submission(spec, user, workdir, env, key))
         self._items.put(item)
         return self.job(str(self._answer(item.done)))
 
     def submit_many(self, submissions: Sequence[Submission]) -> list[TakenRow]:
-        """All of them or none, durable in one transaction when this returns. An error names the first that is refused. A job
-        whose key is known is not submitted again."""
+        """Submit all of these jobs or none. They are durable, in one transaction, when this returns. An error names the first job
+        that is refused. A job whose key is known is not submitted again."""
         items, possible = [], set[Kind]()
         for index, each in enumerate(submissions):
             with naming(index):
@@ -420,11 +424,10 @@ class Daemon:
         return [TakenRow(id=job, name=self.history.records[job].submitted.name) for job in taken]
 
     def _request(self, sent: Submission, possible: set[Kind] | None = None) -> NewJob | KnownJobAgain:
-        """What to ask of the scheduler for a submission. `possible`: kinds of jobs that are known to run here, and are not
-        checked again."""
+        """Return the request for a submission. `possible`: kinds of jobs that can run here, which are not checked again."""
         job = replace(submitted_job(sent.spec, sent.user, sent.workdir, sent.env), idempotency_key=sent.idempotency_key)
         before = self.history.keys.find(job)
-        if before is not None:  # whatever stands in the way of a new job now
+        if before is not None:  # even if no new job can be accepted now
             return KnownJobAgain(before, Future())
         self._check_room()
         return self._prepared(job, possible)
@@ -454,10 +457,12 @@ class Daemon:
         try:
             return done.result(timeout=ANSWER_WITHIN_SECONDS)
         except TimeoutError:
-            raise BusyError("The scheduler is busy and has not taken it yet.", hint="rota jobs, to see whether it did") from None
+            raise BusyError(
+                "The scheduler is busy and has not accepted it yet.", hint="rota jobs, to see whether it has by now"
+            ) from None
 
     def set_policy(self, named: str) -> StatusRow:
-        """Decide by another policy from now on. One that does not exist, or whose first answer fails, is refused."""
+        """Decide by another policy from now on. Raise if it does not exist, or if its first answer fails."""
         setup = self._with_policy(named, self.setup.placer_name).with_devices(self.setup.devices)
         client = self._client(setup.policy)
         try:
@@ -479,7 +484,7 @@ class Daemon:
         return self._cancel([job])[0].job
 
     def cancel_many(self, keys: Sequence[str]) -> list[CancelRow]:
-        """All of these jobs in one transaction; a key that fits no job, or several, is refused before any is cancelled."""
+        """Cancel all of these jobs in one transaction. If a key matches no job, or several, raise before any is cancelled."""
         with self._lock:
             jobs = [find_record(self.history.records, key, alone=True).id for key in keys]
         return self._cancel(list(dict.fromkeys(jobs)))
@@ -519,7 +524,7 @@ class Daemon:
         return replace(found, reasons=named) if late else found
 
     def logs(self, job: int, offset: int, limit: int, tail: int | None = None) -> LogChunk:
-        """A piece of its output; `tail`: the last so many lines of it, instead of an offset."""
+        """Return a piece of a job's output: from an offset, or with `tail` its last lines."""
         with self._lock:
             ended = self.history.records[job].ended
         return log_chunk(self.driver, job, offset, limit, tail, ended)
@@ -535,7 +540,7 @@ class Daemon:
             )
 
     def ready(self) -> ReadyRow:
-        """Whether jobs can be taken and run. It waits for the lock, so ask it with a time limit."""
+        """Return whether jobs can be accepted and run. This waits for the lock, so call it with a time limit."""
         since_s = self._writing_s
         writing = 0.0 if since_s is None else time.monotonic() - since_s
         journal = journal_problem(away=bool(self._away), full=self._reserve.full, writing_seconds=writing)
@@ -543,7 +548,7 @@ class Daemon:
             return ready_row(self.scheduler.state, alive=self._thread.is_alive(), journal=journal)
 
     def nodes(self) -> list[NodeRow]:
-        readings = self.driver.readings()  # it may take a second, so not under the lock
+        readings = self.driver.readings()  # this may take a second, so it is not done under the lock
         with self._lock:
             return node_rows(self.scheduler.state, self._cluster.devices, readings, pretend=self.setup.pretend)
 

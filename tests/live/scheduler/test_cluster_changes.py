@@ -102,7 +102,7 @@ def test_with_fewer_gpus_jobs_are_suspended_told_and_kept_until_they_come_back(t
         row, why = daemon.job("wide"), daemon.why(wide)
         assert (row.phase, row.suspensions, row.reason) == ("checkpointed", 1, "UNSATISFIABLE")
         assert "since nodes left, the largest pool it accepts has 2" in why.reasons[0].sentence
-        assert said[0] == "the cluster is another than before: n1 (4xV100) left; n1 (2xV100) joined"
+        assert said[0] == "the cluster has changed: n1 (4xV100) left; n1 (2xV100) joined"
         assert len(said) == 2 and said[1].startswith(f"job {wide} cannot run now: "), said
         assert daemon.status().gpus == 2
         with pytest.raises(Exception, match="UNSATISFIABLE"):

@@ -79,7 +79,7 @@ def test_what_is_given_replaces_what_was_told_and_the_rest_stays(files: Path) ->
         f"as before: --variability {files / 'scores.csv'}",
         "no longer: --round-seconds 60",
         "new: --wait-for-place",
-        f"changed: --profile {files / 'rates.csv'}, whose contents are others than before",
+        f"changed: --profile {files / 'rates.csv'}, whose contents have changed",
     ]
     assert describe_given_changes(now, merge_given(now, {"profile": GivenFlag("b", {})})) == [
         f"as before: --wait-for-place, --variability {files / 'scores.csv'}",
