@@ -72,9 +72,8 @@ def plain_setup(setup: HomeSetup) -> dict[str, Plain]:
 
 def read_setup(plain: Mapping[str, Any]) -> HomeSetup:
     """Return a setup as any version kept it: with or without nodes, memory, flags and names of GPUs."""
-    cluster = Cluster.parse(plain["cluster"])
-    if "nodes" in plain:
-        cluster = Cluster.of((Node(*each) for each in plain["nodes"]), plain["cluster"])
+    text, nodes = plain["cluster"], plain.get("nodes")
+    cluster = Cluster.parse(text) if nodes is None else Cluster.of((Node(*each) for each in nodes), text)
     pretend, context_gib = bool(plain["pretend"]), plain.get("context_gib", 0.0)
     flags = read_kept_flags(plain.get("told", {}))
     kept = sorted(plain.get("devices", {}).items(), key=lambda each: int(each[0]))
