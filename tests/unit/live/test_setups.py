@@ -49,6 +49,7 @@ def test_a_setup_is_one_entry_and_recovery_folds_it_where_it_stands(journal: Jou
     # The node joins before its GPUs get their scores, and the job after them is of the new policy.
     joined = NodeJoined(Node("n2", "K80", 1), 1.0)
     write(journal, scheduler, 1.0, joined, Configured(second, 1.0), Submitted(2, JobSpec(steps=10.0), 1.0))
+    journal.compact(starting=True)
     kinds = [[type(event).__name__ for event in entry.events] for entry in journal.entries()]
     assert kinds == [["Submitted", "Configured"], ["NodeJoined", "Configured", "Submitted"]]
     assert [journal.setup(number) for number in (1, 2)] == [first, second]
