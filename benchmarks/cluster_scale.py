@@ -22,7 +22,7 @@ import tempfile
 import time
 from collections.abc import Sequence
 from concurrent.futures import ThreadPoolExecutor
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
 
@@ -36,7 +36,7 @@ from rota.live.driver import Driver
 from rota.live.driver_protocol import DriverCommand
 from rota.model.commands import Launch, Suspend
 from rota.model.events import External
-from rota.server.serve import CheckedOptions, ServeOptions, make_configuration
+from rota.server.serve import CheckedOptions, ServeOptions, home_setup
 from rota.wire.spec import Spec
 
 LIMIT_SECONDS = 2.0
@@ -100,9 +100,9 @@ def run(asked: argparse.Namespace, folder: Path) -> dict[str, Any]:
     given = {"policy": asked.policy, "decide": "rounds", "round_seconds": asked.round_seconds}
     options = ServeOptions(home=folder, given=given, ray="pipes")
     flags = read_flags(given, driver.discover_cluster(), [name for names in driver.devices() for name in names])
-    configuration = make_configuration(options, asked.policy, "packed", CheckedOptions(driver, True, flags, ()), flags.told)
+    setup = home_setup(options, asked.policy, "packed", CheckedOptions(driver, True, flags, ()), flags.given)
     # As in Gavel, shares are met round by round: by default Rota moves fewer jobs in rounds that are so short.
-    configuration["settings"]["drawing"] = JOURNAL_CODEC.encode(SelectionRules(deficits_break_ties=True))
+    setup = replace(setup, settings=replace(setup.settings, drawing=SelectionRules(deficits_break_ties=True)))
     failed: list[BaseException] = []
     daemon = Daemon(
         folder,
@@ -110,7 +110,7 @@ def run(asked: argparse.Namespace, folder: Path) -> dict[str, Any]:
         JOURNAL_CODEC,
         driver,
         worker=lambda policy: [sys.executable, "-m", "rota.server.policy_worker", policy],
-        configuration=configuration,
+        setup=setup,
         on_failure=failed.append,
     )
     driver.state = daemon.scheduler.state

@@ -120,8 +120,8 @@ def run_study(study: Study, progress: Progress | None = None, opened: Trace | No
         physics.variability,
         state.knowledge.variability,
         tuple(sorted(state.out_of_service())),
-        trials=TrialsSummary.of(state.knowledge) if ready.settings.tactics else None,
-        predictions=PredictionsSummary.of(state.knowledge) if ready.settings.foresees else None,
+        trials=TrialsSummary.of(state.knowledge) if ready.setup.settings.tactics else None,
+        predictions=PredictionsSummary.of(state.knowledge) if ready.setup.settings.foresees else None,
         guesses=ready.guesses,
         study=study,
     )

@@ -3,12 +3,15 @@
 from collections.abc import Mapping
 from dataclasses import dataclass, field, replace
 from functools import cached_property
-from typing import Protocol, runtime_checkable
+from typing import Protocol, TypeVar, runtime_checkable
 
 from rota.beliefs.efficiency import Efficiency
 from rota.beliefs.locality import Locality
 from rota.model.accelerators import ACCELERATORS, REFERENCE
 from rota.model.job import Demand
+
+T = TypeVar("T")
+V = TypeVar("V")
 
 Key = tuple[str, str, int]
 """Profile, accelerator type, GPUs."""
@@ -220,8 +223,10 @@ class Rates:
             return (mean, mean), found[1]
         return found
 
-    def learned(self, profile: str, accelerator: str, gpus: int, rate: float, beside: str = "", levels: int = 0) -> "Rates":
-        """These rates with one more measurement; 0: it stood still."""
+    def measurement(
+        self, profile: str, accelerator: str, gpus: int, rate: float, beside: str = "", levels: int = 0
+    ) -> "MeasuredRates | None":
+        """Return what a measured rate says; a rate of 0 means that the job stood still. None if these rates cannot use it."""
         kind = self.everywhere or accelerator
         if levels and self.spread_penalty is not None:  # what spreading costs is known: this says how fast it is in one node
             rate, levels = rate * self.spread_penalty.slowdown(profile, levels), 0
@@ -229,31 +234,32 @@ class Rates:
             rate = STANDS_STILL  # that it does not run at all can only be said of one node
         if profile not in self._profiles:
             if self._learner is not None:
-                return replace(self, model=self._learner.observed(profile, kind, gpus, rate, beside, levels))
-            return self
+                return MeasuredRates(model=self._learner.observed(profile, kind, gpus, rate, beside, levels))
+            return None
         if beside:
             turned = (beside, profile, kind, gpus) in self.pairs
             key = (beside, profile, kind, gpus) if turned else (profile, beside, kind, gpus)
             if profile == beside:
-                return replace(self, pairs={**self.pairs, key: (rate, rate)})
+                return MeasuredRates(pairs={key: (rate, rate)})
             known = self.pairs.get(key)
             if known is None:
-                return self  # of a pair that nobody measured one side says nothing about the other
-            return replace(self, pairs={**self.pairs, key: (known[0], rate) if turned else (rate, known[1])})
+                return None  # without a rate of both, the rate of one says nothing about the other
+            return MeasuredRates(pairs={key: (known[0], rate) if turned else (rate, known[1])})
         key_alone = (profile, kind, gpus)
-        if levels:
-            return replace(self, apart={**self.apart, key_alone: rate})
-        return replace(self, table={**self.table, key_alone: rate})
+        return MeasuredRates(apart={key_alone: rate}) if levels else MeasuredRates(table={key_alone: rate})
 
     def goes_by_batch(self, profile: str, demand: Demand, accelerator: str, gpus: int, batch_size: int) -> bool:
         """Whether what is believed of a size goes by what was measured at its batch size, or should once it has been."""
         other = batch_size != demand.batch_size or (local_batch(profile) > 0 and gpus != demand.width)
         return other or (profile, self.everywhere or accelerator, gpus, batch_size) in self.batches
 
-    def batch_learned(self, profile: str, demand: Demand, accelerator: str, gpus: int, rate: float, batch_size: int) -> "Rates":
-        """These rates with a measurement at another batch size than asked for, in one node. Steps are as in `rate_of`."""
+    def batch_measurement(
+        self, profile: str, demand: Demand, accelerator: str, gpus: int, rate: float, batch_size: int
+    ) -> "MeasuredRates":
+        """Return what a rate says that was measured in one node, at another batch size than requested. Steps are as in
+        `rate_of`."""
         key = (profile, self.everywhere or accelerator, gpus, batch_size)
-        return replace(self, batches={**self.batches, key: rate / self.progress(profile, demand, batch_size)})
+        return MeasuredRates(batches={key: rate / self.progress(profile, demand, batch_size)})
 
     def partners(self, profile: str, accelerator: str, gpus: int) -> frozenset[str]:
         """Profiles that were measured beside this one."""
@@ -271,6 +277,54 @@ class Rates:
     def layout_matters(self, profile: str) -> bool:
         """Whether a gang of this profile may run at another rate when it spans nodes."""
         return profile in self._spread_profiles or bool(profile and self.model is not None and profile not in self._profiles)
+
+
+@dataclass(frozen=True)
+class MeasuredRates:
+    """Rates that the scheduler measured itself: a layer over the rates that it was given. The tables are as in `Rates`."""
+
+    table: Mapping[Key, float] = field(default_factory=dict)
+    apart: Mapping[Key, float] = field(default_factory=dict)
+    pairs: Mapping[tuple[str, str, str, int], tuple[float, float]] = field(default_factory=dict)
+    batches: Mapping[tuple[str, str, int, int], float] = field(default_factory=dict)
+    model: Source | None = None
+    """The model that learned from the measurements; None if none did."""
+
+    def over(self, rates: Rates) -> Rates:
+        """Return these rates with the measured ones over them."""
+        return replace(
+            rates,
+            table={**rates.table, **self.table},
+            apart={**rates.apart, **self.apart},
+            pairs={**rates.pairs, **self.pairs},
+            batches={**rates.batches, **self.batches},
+            model=self.model if self.model is not None else rates.model,
+        )
+
+    def extended(self, later: "MeasuredRates") -> "MeasuredRates":
+        """Return these measurements with later ones over them."""
+        return MeasuredRates(
+            {**self.table, **later.table},
+            {**self.apart, **later.apart},
+            {**self.pairs, **later.pairs},
+            {**self.batches, **later.batches},
+            later.model if later.model is not None else self.model,
+        )
+
+    @classmethod
+    def found_in(cls, rates: Rates, given: Rates) -> "MeasuredRates":
+        """Return the layer over the given rates that makes these: all that differs was measured."""
+
+        def differing(believed: Mapping[T, V], known: Mapping[T, V]) -> dict[T, V]:
+            return {key: rate for key, rate in believed.items() if known.get(key) != rate}
+
+        return cls(
+            differing(rates.table, given.table),
+            differing(rates.apart, given.apart),
+            differing(rates.pairs, given.pairs),
+            differing(rates.batches, given.batches),
+            None if rates.model == given.model else rates.model,
+        )
 
 
 def model_of(profile: str) -> str:

@@ -1,6 +1,6 @@
-"""Which inputs of a study a live scheduler takes too, under the same names, and why it does not take the others.
+"""Fields of a study that a live scheduler takes too, under the same names, and why it does not take the others.
 
-A new field of `Study` has to be put into one of the two: a test compares them with the class.
+A new field of `Study` goes into one of the two. A test compares them with the class.
 """
 
 from collections.abc import Mapping
@@ -24,7 +24,7 @@ LIVE = (
     "restore_seconds",
     "resize_seconds",
 )
-"""Settings of the scheduler, and what it believes: `rota up` has their flags."""
+"""Settings of the scheduler, and what it believes. `rota up` has their flags."""
 
 SIMULATED: Mapping[str, str] = {
     "trace": "jobs are submitted",
@@ -36,7 +36,7 @@ SIMULATED: Mapping[str, str] = {
     "elastic": "jobs say which sizes they accept",
     "cluster": "the GPUs of the machine, or those of --pretend",
     "preset": "stands for a simulator, its overheads and its speeds",
-    "profiled": "hides a part of what is known, to see whether it is learned",
+    "profiled": "hides a part of what is known, to test whether it is learned",
     "variability_learned": "hides what is known; slow GPUs are always learned",
     "seed": "of what is drawn at random in a simulation",
     "checkpoint_every_seconds": "jobs save when they like",
@@ -50,7 +50,7 @@ SIMULATED: Mapping[str, str] = {
     "whole_steps_seconds": "how jobs of a simulation run",
     "ends_every_seconds": "how jobs of a simulation end",
 }
-"""Fields that belong to a simulation alone, and why."""
+"""Fields that only a simulation has, and why."""
 
 REMEMBERED_FIELDS = tuple(name for name in LIVE if name not in ("policy", "placer"))
-"""Fields that a home keeps as they were told. Policy and placer have their own place in its configuration."""
+"""Fields whose flags a home keeps. Its setup names the policy and the placer apart from them."""

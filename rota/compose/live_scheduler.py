@@ -1,57 +1,126 @@
-"""The scheduler that the configuration of a journal describes: how a daemon, a replay and a simulation of a home are set up."""
+"""Setups of live schedulers: made from flags, and as the journal of a home keeps them."""
 
 from collections.abc import Mapping
 from dataclasses import fields
 from typing import Any
 
 from rota.compose.codecs import codec_for
+from rota.compose.make_setup import find_parts, make_setup
 from rota.compose.parse_tactics import make_tactics, recorded_tactics
-from rota.compose.registry import make_placer
+from rota.compose.registry import make_placer, split_pair
+from rota.compose.study import Study
 from rota.core.scheduler import Scheduler
 from rota.core.settings import Settings
 from rota.errors import JournalError
-from rota.live.given_beliefs import GivenBeliefs, fitting
+from rota.live.cluster_changes import pretend_devices
+from rota.live.given_beliefs import GivenFlag, GivenFlags, given_beliefs, scored_devices
+from rota.live.home_setup import HomeSetup
 from rota.model.cluster import Cluster, Node
-from rota.model.codec import Plain
-
-JOURNAL_CODEC = codec_for()
-"""What journals are written with."""
+from rota.model.codec import Form, Plain
 
 SETTINGS = tuple(each.name for each in fields(Settings) if each.name != "policy")
-"""What a journal keeps of the settings. The policy has its own place there."""
+"""Settings that a journal keeps. The policy has its own place there."""
+
+_CODEC = codec_for()
 
 
-def plain_settings(settings: Settings) -> dict[str, Plain]:
-    """As a journal keeps them; `make_scheduler` reads them."""
-    plain = {name: JOURNAL_CODEC.encode(getattr(settings, name)) for name in SETTINGS if name != "tactics"}
-    return {**plain, "tactics": settings.tactics.text}
+def make_scheduler(setup: HomeSetup) -> Scheduler:
+    """Return the scheduler of a home in which nothing has happened yet."""
+    return Scheduler.of(setup.cluster, setup)
 
 
-def make_scheduler(configuration: Mapping[str, Any]) -> Scheduler:
-    """The scheduler that a configuration describes, the same when it is recorded and when it is replayed."""
-    settings = configuration["settings"]
-    for name in settings:
-        if name not in SETTINGS:
-            raise JournalError(
-                f"the recorded settings name {name} ({settings[name]}), which this Rota does not know.",
-                hint="use the Rota that wrote the journal",
-            )
-    decoded = {name: JOURNAL_CODEC.decode(value) for name, value in settings.items() if name != "tactics"}
-    tactics = make_tactics(recorded_tactics(settings.get("tactics", "")))
-    cluster, told = live_cluster(configuration), GivenBeliefs.of(configuration)
-    return Scheduler(
-        cluster,
-        make_placer(configuration["placer"]),
-        Settings(**decoded, tactics=tactics, policy=configuration["policy"]),
-        rates=told.rates,
-        costs=told.costs,
-        variability=fitting(told.scores, cluster.gpus) if told.scores is not None else None,
-        skews=told.skews,
+def make_home_setup(
+    policy: str, placer: str, base: Settings, flags: GivenFlags, cluster: Cluster, *, pretend: bool, context_gib: float = 0.0
+) -> HomeSetup:
+    """Return the setup of a home. The placer of a pair such as `tiresias+pal` overrides `placer`. Flags override `base`."""
+    policy, pair = split_pair(policy)
+    study = Study(trace="", policy=policy, placer=pair or placer, **{name: flag.said for name, flag in flags.items()})
+    parts = find_parts(study)
+    made = make_setup(study, parts, base, given_beliefs(flags, context_gib, ()))
+    return HomeSetup(
+        settings=made.settings,
+        placer=made.placer,
+        given=made.given,
+        placer_name=parts.placer_name,
+        cluster=cluster,
+        pretend=pretend,
+        flags=flags,
+        context_gib=context_gib,
     )
 
 
-def live_cluster(configuration: Mapping[str, Any]) -> Cluster:
-    """Homes of earlier versions have no nodes in their configuration."""
-    if "nodes" not in configuration:
-        return Cluster.parse(configuration["cluster"])
-    return Cluster.of((Node(*each) for each in configuration["nodes"]), configuration["cluster"])
+# Journals ------------------------------------------------------------------------------------------------------------
+
+
+def plain_setup(setup: HomeSetup) -> dict[str, Plain]:
+    """Return a setup as a journal keeps it."""
+    return {
+        "policy": setup.policy,
+        "placer": setup.placer_name,
+        "cluster": str(setup.cluster),
+        "nodes": [
+            [node.name, node.accelerator, node.gpus, node.rack, *([] if node.host_gib is None else [node.host_gib])]
+            for node in setup.cluster.nodes
+        ],
+        "pretend": setup.pretend,
+        "context_gib": setup.context_gib,
+        "settings": plain_settings(setup.settings),
+        "told": plain_flags(setup.flags),
+        "devices": {str(number): list(names) for number, names in enumerate(setup.devices)},
+    }
+
+
+def read_setup(plain: Mapping[str, Any]) -> HomeSetup:
+    """Return a setup as any version kept it: with or without nodes, memory, flags and names of GPUs."""
+    text, nodes = plain["cluster"], plain.get("nodes")
+    cluster = Cluster.parse(text) if nodes is None else Cluster.of((Node(*each) for each in nodes), text)
+    pretend, context_gib = bool(plain["pretend"]), plain.get("context_gib", 0.0)
+    flags = read_kept_flags(plain.get("told", {}))
+    kept = sorted(plain.get("devices", {}).items(), key=lambda each: int(each[0]))
+    devices = tuple(tuple(names) for _, names in kept) or (pretend_devices(cluster) if pretend else ())
+    # Earlier versions named the GPUs that had scores, since those that joined got theirs later.
+    scored = plain.get("scored", scored_devices(devices))
+    return HomeSetup(
+        settings=_read_settings(plain["settings"], plain["policy"]),
+        placer=make_placer(plain["placer"]),
+        given=given_beliefs(flags, context_gib, scored),
+        placer_name=plain["placer"],
+        cluster=cluster,
+        pretend=pretend,
+        flags=flags,
+        context_gib=context_gib,
+        devices=devices,
+    )
+
+
+def plain_settings(settings: Settings) -> dict[str, Plain]:
+    """Return settings as a journal keeps them."""
+    plain = {name: _CODEC.encode(getattr(settings, name)) for name in SETTINGS if name != "tactics"}
+    return {**plain, "tactics": settings.tactics.text}
+
+
+def _read_settings(plain: Mapping[str, Plain], policy: str) -> Settings:
+    for name in plain:
+        if name not in SETTINGS:
+            raise JournalError(
+                f"the recorded settings name {name} ({plain[name]}), which this Rota does not know.",
+                hint="use the Rota that wrote the journal",
+            )
+    decoded = {name: _CODEC.decode(value) for name, value in plain.items() if name != "tactics"}
+    return Settings(**decoded, tactics=make_tactics(recorded_tactics(plain.get("tactics", ""))), policy=policy)
+
+
+def plain_flags(flags: GivenFlags) -> dict[str, Plain]:
+    """Return flags as a journal keeps them."""
+    return {
+        name: {"said": flag.said} if flag.value is None else {"said": flag.said, "value": flag.value}
+        for name, flag in flags.items()
+    }
+
+
+def read_kept_flags(plain: Mapping[str, Mapping[str, Plain]]) -> GivenFlags:
+    return {name: GivenFlag(each["said"], each.get("value")) for name, each in plain.items()}
+
+
+JOURNAL_CODEC = codec_for(forms={HomeSetup: Form(plain_setup, read_setup)})
+"""Codec of journals."""

@@ -19,23 +19,21 @@ from rota.compose.elastic_jobs import made_elastic, same_sizes
 from rota.compose.hidden_rates import shown_part
 from rota.compose.idle_options import Combination
 from rota.compose.limits import LIMITS, check_limits, out_of_range
-from rota.compose.parse_tactics import make_tactics
+from rota.compose.make_setup import Parts, find_parts, make_setup, round_length_seconds
 from rota.compose.presets import preset as named_preset
-from rota.compose.registry import make_placer, make_policy, split_pair
 from rota.compose.simulated_parking import parked
 from rota.compose.study import Study
 from rota.compose.unknown_profiles import unknown_profiles
-from rota.core.decision_timing import AtEvents, AtRounds, DecisionTiming, WholeSteps
+from rota.core.decision_timing import AtEvents, DecisionTiming, WholeSteps
 from rota.core.scheduler import Scheduler
 from rota.core.settings import Settings
+from rota.core.setup import GivenBeliefs, Setup
 from rota.errors import OptionError, TraceError
 from rota.model.accelerators import BETWEEN_NODES_GB_S
 from rota.model.cluster import Cluster, ClusterChange
 from rota.model.counted import counted
 from rota.model.job import JobSpec
-from rota.model.needs import needs_of
 from rota.model.options import Kind
-from rota.model.placement_view import Placer
 from rota.model.policy import Policy
 from rota.model.reasons import Reason
 from rota.model.units import FOREVER
@@ -55,8 +53,6 @@ from rota.traces.trace import Trace
 MAX_REASONS = 10
 """Maximum number of reasons for skipped rows in a result. Each oversized job has a reason of its own."""
 
-DECIDE = ("events", "rounds", "both")
-
 MEASURE_SECONDS = 30.0
 """Interval between measurements of running jobs if jobs may be colocated, in seconds."""
 
@@ -75,14 +71,9 @@ class PreparedStudy:
     cluster: Cluster
     physics: Physics
     policy: Policy
-    placer: Placer
     trace: Trace
-    settings: Settings
-    skews: Skews
-    rates_shown: Rates
-    """Rates that the scheduler knows: all, or a part of them."""
-    variability_shown: Variability | None
-    """Slow GPUs that the scheduler knows at first; None if all GPUs are alike."""
+    setup: Setup
+    """Setup of the scheduler. It is given what it knows of rates and slow GPUs: all, or a part."""
     changes: tuple[ClusterChange, ...]
     """Events of nodes that join, are drained or leave."""
     window: tuple[int, int] | None
@@ -96,25 +87,17 @@ class PreparedStudy:
         physics = self.physics
         joining = sum(change.what == "join" for change in self.changes)
         there = replace(self.cluster, nodes=self.cluster.nodes[: len(self.cluster.nodes) - joining])
-        scheduler = core(
-            there if joining else self.cluster,
-            self.placer,
-            self.settings,
-            rates=self.rates_shown,
-            costs=physics.costs,
-            variability=self.variability_shown and self.variability_shown.first(there.gpus),
-            skews=self.skews,
-        )
+        settings = self.setup.settings
         searches = self.trace.searches
         make = partial(SearchEngine, searches=searches) if searches else Engine
         return make(
-            scheduler,
+            core.of(there if joining else self.cluster, self.setup),
             self.policy,
             physics,
             self.trace.arrivals,
-            seed=self.settings.seed,
-            report_seconds=_report_seconds(physics, self.settings, self.trace, self.cluster),
-            measure_seconds=MEASURE_SECONDS if self.settings.tactics.colocating is not None else FOREVER,
+            seed=settings.seed,
+            report_seconds=_report_seconds(physics, settings, self.trace, self.cluster),
+            measure_seconds=MEASURE_SECONDS if settings.tactics.colocating is not None else FOREVER,
             progress=progress,
             cluster=self.cluster,
             changes=self.changes,
@@ -134,59 +117,38 @@ def prepare_study(study: Study, opened: Trace | None = None) -> PreparedStudy:
     if study.variability is not None:
         scores = read_variability(study.variability, cluster, study.seed, not study.variability_medians)
         physics = replace(physics, variability=scores)
-    policy_named, placer_named = named_parts(study)
-    policy = make_policy(policy_named, preset.options)
-    placer = make_placer(placer_named, preset.options)
+    parts = find_parts(study, preset.options)
     given = opened if opened is not None else _opened(study)
     sized = made_elastic(study.elastic, given, physics.rates, cluster.gpus) if study.elastic is not None else given
     trace = _jobs(study, sized, cluster, physics)
     if study.park is not None:
         physics, trace = parked(study.park, physics, trace)
-    settings, needs = Settings(**preset.settings), needs_of(policy)
-    settings = replace(
-        settings,
-        decide=when_to_decide(settings.decide, study.decide, study.round_seconds),
-        seed=study.seed,
-        policy=policy_named if isinstance(policy_named, str) else type(policy_named).__qualname__,
-        packing=needs.packing,
-        foresees=needs.predictions,
-        min_run_factor=study.min_run_factor or 0.0,
-        wait_for_place=study.wait_for_place,
-        tactics=make_tactics(study.tactics or needs.tactics),
-        learn_variability=study.variability_learned,
-        cordon_slower_than=study.cordon_slower_than if study.cordon_slower_than is not None else FOREVER,
+    base = Settings(
+        **preset.settings, seed=study.seed, learn=study.profiled is not None, learn_variability=study.variability_learned
     )
-    rates_shown = _rates_shown(physics, settings)
-    if study.profiled is not None:
-        rates_shown = shown_part(rates_shown, study.profiled, study.seed)
-        settings = replace(settings, learn=True)
+    setup = make_setup(study, parts, base, _given(study, physics, parts))
+    settings = setup.settings
     if physics.whole_steps_seconds:
         round_seconds = settings.decide.round_seconds if isinstance(settings.decide, WholeSteps) else 0.0
         physics = replace(physics, whole_steps_seconds=round_seconds)
     guesses = _guesses(trace, cluster, physics.rates)
-    idle = Combination(study, trace, cluster, physics, settings, policy, placer, same_sizes(given, sized)).notes()
+    idle = Combination(study, trace, cluster, physics, settings, parts.policy, parts.placer, same_sizes(given, sized)).notes()
     notes = [*trace.notes, *idle, *guesses]
     return PreparedStudy(
         study=study,
         cluster=cluster,
         physics=physics,
-        policy=policy,
-        placer=placer,
+        policy=parts.policy,
         trace=trace,
-        settings=settings,
-        skews=Skews(read_tensors(study.tensors) if study.tensors is not None else {}, Catalogue()),
-        rates_shown=rates_shown,
-        variability_shown=_variability_shown(physics, study.variability_learned),
+        setup=setup,
         changes=site.changes,
         window=_window(study.jobs, len(trace.arrivals)),
         guesses=tuple(guesses),
-        params=_facts(study, cluster, trace, settings, placer_named, notes),
+        params=_facts(study, cluster, trace, settings, parts.placer_name, notes),
     )
 
 
-def _facts(
-    study: Study, cluster: Cluster, trace: Trace, settings: Settings, placer: str | Placer, notes: list[str]
-) -> dict[str, Any]:
+def _facts(study: Study, cluster: Cluster, trace: Trace, settings: Settings, placer: str, notes: list[str]) -> dict[str, Any]:
     """Return what was simulated, for JSON: each field as it was given, or its resolved value."""
     return {
         "trace": trace.name,
@@ -196,7 +158,7 @@ def _facts(
         "notes": notes,
         "jobs": f"{study.jobs[0]}:{study.jobs[1]}" if study.jobs is not None else None,
         "policy": study.policy if isinstance(study.policy, str) else type(study.policy).__name__,
-        "placer": placer if isinstance(placer, str) else type(placer).__name__,
+        "placer": placer,
         "cluster": str(cluster),
         "profile": _text(study.profile),
         "profiled": study.profiled,
@@ -207,7 +169,7 @@ def _facts(
         "tensors": _text(study.tensors),
         "preset": study.preset or "measured",
         "decide": _spelled(settings.decide),
-        "round_seconds": _round_seconds(settings.decide) or None,
+        "round_seconds": round_length_seconds(settings.decide) or None,
         "min_run_factor": study.min_run_factor,
         "wait_for_place": study.wait_for_place,
         "park": study.park,
@@ -223,18 +185,6 @@ def _facts(
 
 def _text(path: object) -> str | None:
     return str(path) if path is not None else None
-
-
-def named_parts(study: Study) -> tuple[str | Policy, str | Placer]:
-    """Return the policy and the placer of a study. `A+B` names both."""
-    if not isinstance(study.policy, str):
-        return study.policy, study.placer if study.placer is not None else "packed"
-    policy, pair = split_pair(study.policy)
-    if pair is not None and study.placer is not None:
-        raise OptionError(
-            "a placer is named twice.", field="placer", value=study.placer, hint=f"--policy {policy}, or leave --placer out"
-        )
-    return policy, study.placer if study.placer is not None else pair or "packed"
 
 
 def _opened(study: Study) -> Trace:
@@ -295,7 +245,18 @@ def measured_over(measured: Rates, usual: Rates) -> Rates:
     return replace(measured, model=model, speeds=usual.speeds)
 
 
-def _rates_shown(physics: Physics, settings: Settings) -> Rates:
+def _given(study: Study, physics: Physics, parts: Parts) -> GivenBeliefs:
+    """Return what the scheduler is given to believe."""
+    rates = _rates_shown(physics, pairs=not parts.makes_trials)
+    return GivenBeliefs(
+        rates=shown_part(rates, study.profiled, study.seed) if study.profiled is not None else rates,
+        costs=physics.costs,
+        skews=Skews(read_tensors(study.tensors) if study.tensors is not None else {}, Catalogue()),
+        scores=_variability_shown(physics, study.variability_learned),
+    )
+
+
+def _rates_shown(physics: Physics, *, pairs: bool) -> Rates:
     """Return the rates that the scheduler knows. For batch sizes and step times it has a model fitted to the measurements. A
     tactic measures pairs in trials, so the rates of pairs are hidden from it. A policy that colocates jobs itself makes no
     trials, so it gets the rates of pairs."""
@@ -304,7 +265,7 @@ def _rates_shown(physics: Physics, settings: Settings) -> Rates:
         rates = replace(rates, efficiency=rates.efficiency.modelled())
     if isinstance(rates.model, StepTimes):
         rates = replace(rates, model=rates.model.fitted())
-    return replace(rates, pairs={}) if settings.tactics.colocating is not None and not settings.packing else rates
+    return rates if pairs else replace(rates, pairs={})
 
 
 def _variability_shown(physics: Physics, learned: bool) -> Variability | None:
@@ -348,35 +309,11 @@ def _guesses(trace: Trace, cluster: Cluster, rates: Rates) -> list[str]:
     return found
 
 
-def when_to_decide(preset: DecisionTiming, decide: str | None, round_seconds: float | None) -> DecisionTiming:
-    """Return when the core decides: as the study sets, or as its preset does. A length alone means rounds of this length."""
-    if decide is not None and decide not in DECIDE:
-        raise OptionError(f"not one of {', '.join(DECIDE)}.", field="decide", value=decide, hint="--decide events")
-    length = round_seconds or _round_seconds(preset)
-    if decide in ("rounds", "both") and not length:
-        raise OptionError("rounds need a length.", field="decide", value=decide, hint="--round-seconds 360")
-    if round_seconds is not None and not 0 < round_seconds < FOREVER:
-        raise OptionError("must be more than 0.", field="round_seconds", value=round_seconds, hint="--round-seconds 360")
-    if decide is None and round_seconds is None:
-        return preset
-    solve_every = preset.solve_every_seconds
-    if decide == "events":
-        return preset if isinstance(preset, AtEvents) else AtEvents(solve_every_seconds=solve_every)
-    if isinstance(preset, WholeSteps) and decide != "both":
-        return replace(preset, round_seconds=length)
-    return AtRounds(round_seconds=length, at_events=decide == "both", solve_every_seconds=solve_every)
-
-
 def _spelled(decide: DecisionTiming) -> str:
     """Return the value of `--decide`."""
     if isinstance(decide, AtEvents):
         return "events"
     return "both" if decide.at_events else "rounds"
-
-
-def _round_seconds(decide: DecisionTiming) -> float:
-    """Return the length of a round in seconds; 0 if there are no rounds."""
-    return 0.0 if isinstance(decide, AtEvents) else decide.round_seconds
 
 
 def _fitting(trace: Trace, cluster: Cluster, physics: Physics, drop: bool) -> Trace:
@@ -451,4 +388,4 @@ def _report_seconds(physics: Physics, settings: Settings, trace: Trace, cluster:
         or (physics.fails and physics.checkpoint_every_seconds < FOREVER)
     )
     surprises = surprises or physics.layout_matters((arrival.spec for arrival in trace.arrivals), cluster)
-    return max(_round_seconds(settings.decide), 300.0) if surprises or settings.tactics.colocating is not None else FOREVER
+    return max(round_length_seconds(settings.decide), 300.0) if surprises or settings.tactics.colocating is not None else FOREVER

@@ -1,14 +1,15 @@
-"""The scheduler: one step folds what happened and answers with commands. No clock, no input, no output, no randomness.
+"""The scheduler: one step folds events and returns commands. It has no clock, no input or output, and no randomness.
 
     commands = scheduler.step(now_s, events)
 
-A driver carries the commands out and comes back with events. `fold` and `decide` are the two halves: recovery calls only the
-first, on recorded events, and so never decides anything again.
+A driver carries the commands out and returns events. Recovery calls `fold` with recorded events and `commit` with recorded
+decisions. It never calls `decide`, so it decides nothing again.
 """
 
 from collections.abc import Sequence
 from dataclasses import replace
 from types import MappingProxyType
+from typing import Self
 
 from rota.beliefs.move_costs import MoveCosts
 from rota.beliefs.rates import SAME_SPEED, Rates
@@ -16,23 +17,25 @@ from rota.beliefs.skews import Skews
 from rota.beliefs.variability import Variability
 from rota.core import snapshot
 from rota.core.fold.apply import advance, apply, asked_to_wake, set_clock
+from rota.core.fold.configured import Configured, CoreEvent, configure
 from rota.core.learn.cordon import cordon
 from rota.core.learn.job_lengths import foresee
 from rota.core.plan.planner import make_plan
 from rota.core.reconcile import reconcile, renewals, unknown_attempt_kills
 from rota.core.settings import Settings
+from rota.core.setup import GivenBeliefs, Setup
 from rota.core.state.state import State
 from rota.model.cluster import Cluster
 from rota.model.codec import Codec, Plain
 from rota.model.commands import CallPolicy, Command, SetTimer
-from rota.model.events import Decided, External
+from rota.model.events import Decided
 from rota.model.placement_view import Placer
 from rota.model.units import FOREVER
 from rota.model.view import Jobs, View
 
 
 class Scheduler:
-    """The core behind its only door. The policy is not in here: asking it is a command."""
+    """The interface of the core. The policy is not part of it: calling it is a command."""
 
     def __init__(
         self,
@@ -45,32 +48,56 @@ class Scheduler:
         variability: Variability | None = None,
         skews: Skews | None = None,
     ) -> None:
-        self.settings = settings or Settings()
-        self.placer = placer
+        given = GivenBeliefs(rates=rates, costs=costs or MoveCosts(), skews=skews or Skews(), scores=variability)
+        self.setup = Setup(settings=settings or Settings(), placer=placer, given=given)
+        """The setup in force."""
+        self.settings, self.placer = self.setup.settings, placer
         learning = (variability or Variability.alike(cluster.gpus)) if self.settings.learn_variability else None
         sharing = self.settings.tactics.colocating is not None
-        self.state = State.empty(cluster, rates, costs or MoveCosts(), learning or variability, skews, learning, sharing)
+        self.state = State.empty(cluster, rates, given.costs, learning or variability, given.skews, learning, sharing)
         cordon(self.state, self.settings)
 
-    def step(self, now_s: float, events: Sequence[External]) -> list[Command]:
-        """Fold what happened by now, decide, and say what to do. A driver with a journal makes these three calls itself."""
+    @classmethod
+    def of(cls, cluster: Cluster, setup: Setup) -> Self:
+        """Return a scheduler that is set up like this and has no jobs yet."""
+        given = setup.given
+        scores = given.scores_of(cluster.gpus)
+        made = cls(
+            cluster,
+            setup.placer,
+            setup.settings,
+            rates=given.rates,
+            costs=given.costs,
+            variability=scores,
+            skews=given.skews,
+        )
+        made.setup = setup
+        return made
+
+    def step(self, now_s: float, events: Sequence[CoreEvent]) -> list[Command]:
+        """Fold events, decide, and return the commands. A driver with a journal makes these three calls itself."""
         self.fold(now_s, events)
         return self.commit(self.decide())
 
-    def fold(self, now_s: float, events: Sequence[External]) -> None:
-        """Learn what happened. Time never runs backwards here, whatever the events say."""
+    def fold(self, now_s: float, events: Sequence[CoreEvent]) -> None:
+        """Fold events into the state. Time never runs backwards here, whatever the events say."""
         state, settings = self.state, self.settings
         set_clock(state, settings, now_s)
         for event in events:
-            apply(state, settings, event)
+            if isinstance(event, Configured):
+                configure(state, self.setup, event.setup)
+                self.setup, self.placer = event.setup, event.setup.placer
+                self.settings = settings = event.setup.settings
+            else:
+                apply(state, settings, event)
         advance(state, settings)
 
     def decide(self) -> Decided | None:
-        """What to do next; None: nothing. Reads the state, changes nothing."""
+        """Return what to do next, without a change of the state; None if there is nothing to do."""
         state, settings = self.state, self.settings
         due = state.question.fresh or self._due()
         if not (due or state.jobs.unsettled or state.jobs.orphans or self._has_timers()):
-            return None  # most often: an answer came that was expected
+            return None  # the usual case: a reply came as expected
         plan, ticket = None, 0
         if due:
             if state.question.fresh or not self._must_ask():
@@ -85,7 +112,7 @@ class Scheduler:
         return Decided(state.now_s, plan, tuple(commands), tuple(renewed), tuple(strays), ticket)
 
     def commit(self, decided: Decided | None) -> list[Command]:
-        """Book a decision, made now or recorded earlier, and give out its commands."""
+        """Fold a decision, made now or recorded earlier, and return its commands."""
         commands: list[Command] = []
         if decided is not None:
             apply(self.state, self.settings, decided)
@@ -99,7 +126,7 @@ class Scheduler:
         return commands
 
     def view(self) -> View:
-        """What a policy would be shown now."""
+        """Return the view that a policy would get now."""
         state = self.state
         usable, capacity = state.usable()
         return View(
@@ -119,23 +146,23 @@ class Scheduler:
         )
 
     def fork(self, policy: str | None = None) -> "Scheduler":
-        """An independent copy, for forecasts and what-if; with a name, one that asks another policy from now on."""
+        """Return an independent copy, for forecasts and what-if. `policy`: policy that the copy calls from now on."""
         twin = Scheduler.__new__(Scheduler)
-        twin.settings, twin.placer, twin.state = self.settings, self.placer, self.state.copy()
+        twin.setup, twin.settings, twin.placer, twin.state = self.setup, self.settings, self.placer, self.state.copy()
         if policy is not None:
             twin.settings = replace(self.settings, policy=policy)
         return twin
 
     def snapshot(self, words: Codec) -> Plain:
-        """The whole state as plain data."""
+        """Return the whole state as plain data."""
         return snapshot.take(self.state, words)
 
     def restore(self, plain: Plain, words: Codec) -> None:
-        """Become the scheduler a snapshot was taken of."""
-        self.state = snapshot.restore(plain, words)
+        """Restore the state of a snapshot."""
+        self.state = snapshot.restore(plain, words, self.setup.given.rates)
 
     def _has_timers(self) -> bool:
-        """Leases to renew, or commands that may have to be sent again."""
+        """Return whether there are leases to renew, or commands to send again."""
         settings = self.settings
         return settings.lease_seconds < FOREVER or (settings.retry_seconds < FOREVER and bool(self.state.jobs.in_flight))
 
@@ -152,7 +179,7 @@ class Scheduler:
         return (cycle.dirty or self._stale()) and state.now_s >= self._may_ask_s()
 
     def _must_ask(self) -> bool:
-        """Whether the answer in force no longer serves, and the policy may be asked."""
+        """Return whether the answer in force can no longer be used, and the policy may be called."""
         state = self.state
         if state.question.answer is None:
             return True
@@ -165,12 +192,12 @@ class Scheduler:
         return state.question.dirty or not self.settings.drawing.lasts(allocation) or over or self._stale()
 
     def _stale(self) -> bool:
-        """The answer in force is another policy's."""
+        """Return whether the answer in force is from another policy."""
         answer = self.state.question.answer
         return answer is not None and answer.policy != self.settings.policy
 
     def _may_ask_s(self) -> float:
-        """The policy is not asked before this."""
+        """Return the earliest time at which the policy may be called."""
         return max(self.state.question.not_before_s, self.settings.decide.may_ask_s(self.state.question.asked_s))
 
     def _next_wake_s(self) -> float:
@@ -199,7 +226,7 @@ class Scheduler:
         return wake_s if wake_s > state.now_s else state.now_s
 
     def _next_lease_s(self) -> float:
-        """The next renewal due, or the next lease that will run out unrenewed."""
+        """Return the time at which the next lease must be renewed, or ends without a renewal."""
         state, settings = self.state, self.settings
         rows = [state.jobs.row[job] for job in state.jobs.attempts]
         lease = state.jobs.table.lease_s[rows]

@@ -1,4 +1,4 @@
-"""How the core is set up: when it decides, how it draws, and how patient it is. Values, set once."""
+"""Settings of the core: when it decides, how it selects jobs, and how long it waits."""
 
 from dataclasses import dataclass, field
 
@@ -9,56 +9,57 @@ from rota.errors import OptionError
 from rota.model.units import FOREVER
 
 RENEWAL_SECONDS = 600.0
-"""A lease is renewed this long after it was given, or earlier. Most of a long one is left at any time."""
+"""Longest time until a lease is renewed, in seconds, so that most of a long lease is left at any time."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Settings:
-    """The defaults suit a simulation of perfect machines: decisions at events, no leases, nothing is ever sent twice."""
+    """Settings of a scheduler. The defaults suit a simulation of perfect machines: decisions at events, no leases, no retries."""
 
     decide: DecisionTiming = field(default_factory=AtEvents)
-    """When it decides: at events, at rounds, or in rounds of whole steps."""
+    """When the core decides: at events, at rounds, or in rounds of whole steps."""
     drawing: SelectionRules = field(default_factory=SelectionRules)
-    """How it draws from an answer who may run."""
+    """How the core selects the jobs that may run from an answer."""
     wait_for_place: bool = False
-    """A job whose GPUs the placer would keep together waits until they can be had on as few nodes as they need; running jobs keep
+    """Whether a job whose GPUs the placer would keep together waits until the fewest possible nodes have them. Running jobs keep
     their places."""
     learn: bool = False
-    """Believe what was measured of the jobs that ran, where it differs from what was believed."""
+    """Whether measured rates of jobs override the given ones."""
     learn_variability: bool = False
-    """Learn from step times which GPUs are slow."""
+    """Whether to learn from step times which GPUs are slow."""
     cordon_slower_than: float = FOREVER
-    """GPUs that are believed to be slower than this for any class of applications, 1 the median, are taken out of service: a
-    tenth of a pool at most, the slowest first."""
+    """Slowdown above which GPUs are cordoned, relative to the median GPU, for any class of applications. At most a tenth of a
+    pool is cordoned, the slowest first; inf if no GPU is."""
     cordon_failing_starts: float = FOREVER
-    """A node is cordoned when this many starts ended there within seconds, of jobs that then ran on others. Infinite: never."""
+    """Number of starts that fail within seconds on a node, of jobs that then run elsewhere, after which it is cordoned; inf if
+    never."""
     foresees: bool = False
-    """The policy asks how long jobs train: that is learned from those that finish."""
+    """Whether to learn from finished jobs how long jobs train, because the policy reads predictions."""
     packing: bool = False
-    """Offer options by which two jobs share GPUs."""
+    """Whether to offer options with which two jobs share GPUs."""
     parked_stay: bool = False
-    """A parked job goes on where it sleeps or waits, unless its node is drained: elsewhere it would begin again from its last
-    checkpoint, and an unmodified script has none."""
+    """Whether a parked job resumes or waits on its node, unless the node is drained. On another node it would restart from its
+    last checkpoint, and an unmodified script has none."""
     min_run_factor: float = 0.0
-    """An attempt is not suspended for another job before it has run for this many times what starting and stopping the job
-    costs, as measured; 0: there is no minimum run time."""
+    """Minimum running time of an attempt before another job may get its GPUs, as a multiple of the measured cost of starting and
+    stopping the job; 0 for no minimum."""
     tactics: Tactics = field(default_factory=Tactics)
-    """What any plan may gain, whatever policy it came from."""
+    """Improvements to any plan, whatever its policy."""
     horizon_seconds: float = 3600.0
-    """A move must pay for itself within this time."""
+    """Time within which a move must pay for itself, in seconds."""
     lease_seconds: float = FOREVER
-    """The right to run, renewed at half time, and after `RENEWAL_SECONDS` at the latest."""
+    """Length of a lease, in seconds. It is renewed at half time, and after `RENEWAL_SECONDS` at the latest; inf for no leases."""
     lease_margin_seconds: float = 0.0
-    """How much later than a lease's end its processes are surely gone."""
+    """Time after the end of a lease by which its processes have certainly ended, in seconds."""
     retry_seconds: float = FOREVER
-    """A command without an answer is sent again after this."""
+    """Time after which a command without a reply is sent again, in seconds; inf if never."""
     node_timeout_seconds: float = FOREVER
-    """A node silent for this long is unreachable."""
+    """Time without a heartbeat after which a node is unreachable, in seconds; inf if never."""
     policy_retry_seconds: float = 10.0
-    """A policy that failed is asked again after this."""
+    """Time after which a policy that failed is called again, in seconds."""
     seed: int = 0
     policy: str = ""
-    """The policy that is asked, as it is spelled. An answer of another one holds until this one has answered."""
+    """Policy with its options, as text. An answer of another policy holds until this one has answered."""
 
     def __post_init__(self) -> None:
         for name in ("lease_margin_seconds", "horizon_seconds", "min_run_factor"):
@@ -92,5 +93,5 @@ class Settings:
 
     @property
     def renewed_at_seconds(self) -> float:
-        """A lease with no more than this left is renewed."""
+        """Remaining time at which a lease is renewed, in seconds."""
         return max(self.lease_seconds / 2, self.lease_seconds - RENEWAL_SECONDS)

@@ -1,7 +1,7 @@
-"""Snapshots: the whole state as plain data, and back. With the events after it, a snapshot is the whole story."""
+"""Snapshots: the whole state as plain data, and back. A snapshot and the events after it give the state at any later time."""
 
 import dataclasses
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from typing import Any, NamedTuple, get_origin, get_type_hints
 
 import numpy as np
@@ -10,10 +10,11 @@ from rota.beliefs.efficiency import Efficiency
 from rota.beliefs.estimate import Estimator
 from rota.beliefs.locality import Locality
 from rota.beliefs.move_costs import MemoryCosts, MoveCosts
-from rota.beliefs.rates import Rates
+from rota.beliefs.rates import MeasuredRates, Rates
 from rota.beliefs.skews import Skews
 from rota.beliefs.variability import Variability
 from rota.core.decision_timing import AtEvents, AtRounds, WholeSteps
+from rota.core.fold.configured import Configured
 from rota.core.selection import SelectionRules
 from rota.core.settings import Settings
 from rota.core.state.job_table import JobTable
@@ -22,7 +23,7 @@ from rota.core.state.state import State
 from rota.errors import InputError
 from rota.model import allocation, commands, events, job, plan, trial
 from rota.model.cluster import Cluster, Node
-from rota.model.codec import Codec, Plain
+from rota.model.codec import Codec, Form, Plain
 from rota.model.length_prediction import LengthPrediction
 from rota.model.occupancy import Occupancy
 from rota.model.old_names import current_fields
@@ -30,7 +31,8 @@ from rota.model.options import Kind, OptionRow, Options
 
 VERSION = 15
 READABLE = (12, 13, 14, VERSION)
-"""Fields that a later version added have their defaults. Version 15 renamed types and fields (`model/old_names.py`)."""
+"""Versions that can be read. Fields that they lack get their defaults. Version 15 renamed types and fields
+(`model/old_names.py`)."""
 
 EVENT_TYPES: tuple[type, ...] = (
     events.Submitted,
@@ -57,6 +59,7 @@ EVENT_TYPES: tuple[type, ...] = (
     events.PolicyTimedOut,
     events.TimerFired,
     events.Decided,
+    Configured,
     job.JobSpec,
     job.Demand,
     plan.Plan,
@@ -74,7 +77,7 @@ EVENT_TYPES: tuple[type, ...] = (
     commands.Kill,
     commands.SuspendKind,
 )
-"""Everything a journal holds; the caller adds the types of the policy's memory."""
+"""Types that a journal holds. The caller adds the types of the policy's memory."""
 
 _STATE_TYPES = (
     Attempt,
@@ -87,6 +90,7 @@ _STATE_TYPES = (
     Node,
     Cluster,
     Rates,
+    MeasuredRates,
     Efficiency,
     Estimator,
     Locality,
@@ -102,26 +106,29 @@ _STATE_TYPES = (
 )
 
 
-def make_codec(*memory_types: type) -> Codec:
-    """What journals and snapshots are written with."""
-    return Codec(*EVENT_TYPES, *_STATE_TYPES, *memory_types)
+def make_codec(*memory_types: type, forms: Mapping[type, Form] | None = None) -> Codec:
+    """Return the codec of snapshots and journals."""
+    return Codec(*EVENT_TYPES, *_STATE_TYPES, *memory_types, forms=forms)
 
 
 def take(state: State, words: Codec) -> Plain:
-    """The state as plain data: its clock, and each of its records. What a record only remembers to save work (names that begin
-    with `_`) is left out."""
+    """Return the state as plain data: its clock, and each of its records. Caches, whose names begin with `_`, are left out."""
     records = {name: _take_record(getattr(state, name), words) for name in _RECORDS}
     return {"version": VERSION, "now_s": words.encode(state.now_s), **records}
 
 
-def restore(plain: Plain, words: Codec) -> State:
-    """A state like the one that was taken."""
+def restore(plain: Plain, words: Codec, given: Rates | None = None) -> State:
+    """Return the state of a snapshot. `given`: the rates that the scheduler had been given then. Older snapshots have measured
+    rates only among all others."""
     if plain.get("version") not in READABLE:
         raise InputError(
             f"this snapshot has version {plain.get('version')}, this Rota reads {READABLE[0]} to {VERSION}.",
             hint="use the Rota that wrote it",
         )
     records = {name: _restore_record(kind, plain[name], words) for name, kind in _RECORDS.items()}
+    known = records["knowledge"]
+    if "measured" not in plain["knowledge"] and given is not None:
+        records["knowledge"] = dataclasses.replace(known, measured=MeasuredRates.found_in(known.rates, given))
     return State(now_s=words.decode(plain["now_s"]), **records)
 
 
@@ -131,7 +138,7 @@ _RECORDS: dict[str, type] = {
 
 
 def _fields_of(record: type) -> dict[str, Any]:
-    """The fields of a record that are worth keeping, and their types."""
+    """Return the fields of a record that a snapshot keeps, with their types."""
     types = get_type_hints(record)
     return {field.name: types[field.name] for field in dataclasses.fields(record) if not field.name.startswith("_")}
 
@@ -142,14 +149,14 @@ def _take_record(record: object, words: Codec) -> Plain:
 
 
 def _restore_record(record: type, plain: Plain, words: Codec) -> Any:
-    """A field that did not exist when it was taken has its default."""
+    """Return a record. A field that the snapshot lacks gets its default."""
     plain = current_fields(plain)
     shapes = {name: _shape(kind) for name, kind in _fields_of(record).items() if name in plain}
     return record(**{name: shape.unpack(words.decode(plain[name])) for name, shape in shapes.items()})
 
 
 class _Shape(NamedTuple):
-    """How a value that the codec does not know becomes one that it does, and back."""
+    """How a value that the codec cannot encode becomes one that it can, and back."""
 
     pack: Callable[[Any], Any]
     unpack: Callable[[Any], Any]
@@ -169,7 +176,7 @@ def _unpack_table(packed: dict[str, Any]) -> JobTable:
     size = len(packed["id"])
     table = JobTable(packed["received"].shape[1], max(256, 2 * size))
     table.size, table.dead = size, packed.pop("dead")
-    for name, column in packed.items():  # a rare column that was never written to stays so
+    for name, column in packed.items():  # a rare column that was never written stays unallocated
         if not np.array_equal(getattr(table, name)[:size], column, equal_nan=True):
             table.own(name)[:size] = column
     return table
@@ -180,7 +187,7 @@ def _pack_options(options: Options) -> tuple[int, list[Any], tuple[int, ...]]:
 
 
 def _unpack_options(packed: tuple[Any, ...]) -> Options:
-    """An earlier version kept no GPUs of pools: they are as if no node had left."""
+    """Return options. Earlier versions kept no GPUs of pools; then they are as if no node had left."""
     kinds, columns, *lasting = packed
     rows = [OptionRow(*row) for row in zip(*(column.tolist() for column in columns), strict=True)]
     return Options.of(rows, kinds, *map(tuple, lasting))

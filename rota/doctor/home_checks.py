@@ -12,7 +12,7 @@ from typing import Any
 
 from rota.agent.constants import URL_MARK
 from rota.agent.log import too_little_room
-from rota.compose.live_scheduler import JOURNAL_CODEC, make_scheduler
+from rota.compose.live_scheduler import JOURNAL_CODEC, read_setup
 from rota.core.snapshot import VERSION as SNAPSHOT_VERSION
 from rota.doctor.diagnosis import Diagnosis, fail, ok, warn
 from rota.doctor.postgres_checks import Rows, check_postgres, unfinished_jobs
@@ -177,17 +177,17 @@ def check_entries(rows: Rows, path: str, another: str) -> Diagnosis:
         if snapshot.get("version") != SNAPSHOT_VERSION:
             found = f"{path} has a snapshot of version {snapshot.get('version')}, and this Rota reads {SNAPSHOT_VERSION}"
             return fail("journal", found, older)
+    for (text,) in rows("SELECT value FROM configurations ORDER BY number DESC LIMIT 1", ()):
+        try:
+            read_setup(json.loads(text))
+        except RotaError as problem:
+            return fail("journal", f"{path}: {problem.message}", problem.hint or older)
     number = after
     try:
         for entry in EntryReader(rows, JOURNAL_CODEC).entries(after):
             number = entry.number
     except (ValueError, TypeError, KeyError, JournalError) as problem:
         return fail("journal", f"{path}: entry {number + 1} cannot be read ({problem})", older)
-    for (text,) in rows("SELECT value FROM configurations ORDER BY number DESC LIMIT 1", ()):
-        try:
-            make_scheduler(json.loads(text))
-        except RotaError as problem:
-            return fail("journal", f"{path}: {problem.message}", problem.hint or older)
     ((jobs,),) = rows("SELECT count(*) FROM jobs", ())
     return ok("journal", f"{path} is complete: {counted(entries, 'entry', 'entries')}, {counted(jobs, 'job')}")
 

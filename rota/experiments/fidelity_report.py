@@ -8,10 +8,11 @@ from pathlib import Path
 from typing import Any
 
 from rota.compose.live_scheduler import JOURNAL_CODEC, make_scheduler
+from rota.compose.make_setup import round_length_seconds
 from rota.compose.registry import make_policy
-from rota.core.decision_timing import AtEvents
 from rota.errors import JournalError, OptionError
 from rota.live.driver import PROGRESS_EVERY_SECONDS
+from rota.live.home_setup import HomeSetup
 from rota.live.journal_entries import JournalEntry
 from rota.live.journal_place import find_journal, has_journal, open_journal
 from rota.model.units import FOREVER
@@ -177,11 +178,11 @@ def measure_fidelity(homes: Sequence[Path | str]) -> FidelityReport:
 
 
 def _of_home(home: Path) -> PolicyFidelity:
-    observed, configuration = _read(home)
+    observed, setup = _read(home)
     by_job = {name: replace(job, attempts=()) for name, job in observed.jobs.items()}
 
     def again(jobs: Mapping[str, ObservedJob], answers: Sequence[SeenAnswer] = (), journal: Journal | None = None) -> Fidelity:
-        return compare(observed, _simulate(observed, configuration, jobs, answers, journal))
+        return compare(observed, _simulate(observed, setup, jobs, answers, journal))
 
     def without(**costs: Any) -> float:
         """What these costs add to the simulated mean JCT, where every attempt of a job takes the same."""
@@ -196,7 +197,7 @@ def _of_home(home: Path) -> PolicyFidelity:
     mean_by_job = statistics.mean(again(by_job).simulated)
     drawn = [Fidelity(whole.names, whole.simulated, again(observed.jobs, each).simulated) for each in _draws(observed.answers)]
     return PolicyFidelity(
-        policy=configuration["policy"],
+        policy=setup.policy,
         home=str(home),
         jobs=len(whole.real),
         jobs_left_out=observed.left_out,
@@ -249,18 +250,18 @@ def _times(journal: Journal) -> list[JobTime]:
 
 def _simulate(
     observed: RunObservation,
-    configuration: Mapping[str, Any],
+    setup: HomeSetup,
     jobs: Mapping[str, ObservedJob],
     answers: Sequence[SeenAnswer],
     journal: Journal | None,
 ) -> Record:
-    """With the scheduler that ran there: the same settings, and what it was told of rates and costs. The rest it learns."""
-    scheduler = make_scheduler(configuration)
+    """Simulate the home with the scheduler that ran there: the same settings, and the same given rates and costs."""
+    scheduler = make_scheduler(setup)
     # Nothing is lost on the way to a simulated machine.
     scheduler.settings = replace(scheduler.settings, lease_seconds=FOREVER, retry_seconds=FOREVER, node_timeout_seconds=FOREVER)
     engine = ObservedEngine(
         scheduler,
-        make_policy(configuration["policy"]),
+        make_policy(setup.policy),
         ObservedPhysics(jobs=jobs, answer_seconds=observed.answer_seconds, answers=answers),
         observed.trace.arrivals,
         report_seconds=PROGRESS_EVERY_SECONDS,
@@ -269,25 +270,19 @@ def _simulate(
     return engine.run()
 
 
-def _read(home: Path) -> tuple[RunObservation, dict[str, Any]]:
+def _read(home: Path) -> tuple[RunObservation, HomeSetup]:
     place = find_journal(home)
     if not has_journal(place):
         raise JournalError(f"{home}: no scheduler has run here.", hint="rota fidelity HOME, the --home of a rota up")
     journal = open_journal(place, JOURNAL_CODEC)
     try:
-        configuration = journal.configuration() or {}
-        observed = observe(journal.entries(), _round_seconds(configuration))
+        setup = journal.setup()
+        observed = observe(journal.entries(), round_length_seconds(setup.settings.decide) if setup is not None else 0.0)
     finally:
         journal.close()
-    if not observed.jct_seconds:
+    if setup is None or not observed.jct_seconds:
         raise JournalError(f"{home}: no job has finished here.", hint="submit some jobs, and rota wait")
-    return observed, configuration
-
-
-def _round_seconds(configuration: Mapping[str, Any]) -> float:
-    """How long a round is; 0: it is decided at events alone."""
-    decide = make_scheduler(configuration).settings.decide if configuration else None
-    return decide.turn_seconds if decide is not None and not isinstance(decide, AtEvents) else 0.0
+    return observed, setup
 
 
 def _same_ranking(found: Sequence[PolicyFidelity]) -> bool | None:

@@ -1,10 +1,10 @@
-"""How the journal writes a policy's answer: as what changed since the answer before it.
+"""Writes the answers of policies to the journal, each as its difference from the answer before it.
 
-An answer has columns with a number for each job, in the order of the jobs that were asked about. When a job comes or goes, every
-position behind it changes, so two answers are compared by the numbers of their jobs. Then one more job in a queue of thousands
-is a few bytes, whatever the policy. What a policy remembers is text to the scheduler; arrays in it are columns too.
+An answer has columns with a number for each job, in the order of the jobs that the policy was called about. When a job comes or
+goes, every position behind it changes. So two answers are compared by the numbers of their jobs, and one more job in a queue of
+thousands costs a few bytes, whatever the policy. The memory of a policy is a text to the scheduler. Arrays in it are columns too.
 
-An answer that cannot be written so, or would not come back bit for bit, is written whole. All columns are compressed.
+An answer is written whole if its difference would not give it back bit for bit. All columns are compressed.
 """
 
 import base64
@@ -23,39 +23,40 @@ from rota.model.codec import Codec, Plain, plain_array
 from rota.model.units import Bools, Ints
 
 WHOLE_EVERY = 200
-"""Of this many answers one is written whole. To read an answer, those since the last whole one are read."""
+"""Longest chain of answers that build on each other. Reading an answer reads all answers since the last whole one."""
 SHORT = 300
-"""Characters up to which a difference is not compared with the whole."""
+"""Length up to which a difference is not compared with the whole, in characters."""
 LONG_TEXT = 1000
-"""Characters from which on a text is compressed."""
+"""Length from which a text is compressed, in characters."""
 
 Column = np.ndarray[Any, Any]
 Orders = ("order", "position")
-"""Fields of allocations that hold positions of jobs, the best first."""
+"""Fields of allocations that hold positions of jobs, in order of preference."""
 
 
 class KeptAnswer(NamedTuple):
-    """An answer taken apart, and where the journal has it."""
+    """An answer in parts, and its place in the journal."""
 
     number: int
-    """Of the entry."""
+    """Number of the entry."""
     depth: int
-    """Answers that have to be read before this one."""
+    """Number of answers that must be read before this one."""
     ids: Ints | None
-    """The jobs it is about, in rising order; None: not known."""
+    """Jobs that the answer is about, in rising order; None if they are unknown."""
     text: str
-    """All but its columns, as JSON."""
+    """The answer without its columns, as JSON."""
     columns: dict[str, Column]
 
 
 Find = Callable[[int], KeptAnswer]
-"""The answer that the entry with this number has."""
+"""Returns the answer in the entry with this number."""
 
 
 def write_answer(
     allocation: Allocation, ids: Ints | None, number: int, before: KeptAnswer | None, words: Codec
 ) -> tuple[Plain, KeptAnswer]:
-    """Return what entry `number` says of an answer, and what the next answer is compared with. `ids`: the jobs it is about."""
+    """Return an answer as entry `number` keeps it, and its parts, with which the next answer is compared. `ids`: jobs that the
+    answer is about."""
     text, columns = _taken_apart(allocation, words)
     known = ids is not None and bool(len(ids)) and bool((np.diff(ids) > 0).all())
     kept = KeptAnswer(number, 0, ids if known else None, text, columns)
@@ -67,7 +68,7 @@ def write_answer(
 
 
 def read_answer(plain: Plain, number: int, find: Find) -> KeptAnswer:
-    """What `write_answer` returned, taken apart."""
+    """Return the parts of an answer that `write_answer` has written."""
     if "since" not in plain:
         ids = None if plain["ids"] is None else _numbers(plain["ids"])
         columns = {name: _numbers(each) for name, each in plain["columns"].items()}
@@ -85,7 +86,7 @@ def read_answer(plain: Plain, number: int, find: Find) -> KeptAnswer:
 
 
 def make_answer(kept: KeptAnswer, words: Codec) -> Allocation:
-    """The answer itself."""
+    """Return the answer that has these parts."""
     skeleton = json.loads(kept.text)
     values: dict[str, Any] = {}
     for name, (how, plain) in skeleton["fields"].items():
@@ -100,7 +101,7 @@ def make_answer(kept: KeptAnswer, words: Codec) -> Allocation:
 
 
 def same_answer(one: KeptAnswer, other: KeptAnswer) -> bool:
-    """Whether both are the same, bit for bit."""
+    """Return whether two answers are the same, bit for bit."""
     return (
         one.text == other.text
         and one.columns.keys() == other.columns.keys()
@@ -108,7 +109,7 @@ def same_answer(one: KeptAnswer, other: KeptAnswer) -> bool:
     )
 
 
-# Taking apart ----------------------------------------------------------------------------------------------------
+# Parts -----------------------------------------------------------------------------------------------------------
 
 
 def _taken_apart(allocation: Allocation, words: Codec) -> tuple[str, dict[str, Column]]:
@@ -131,7 +132,7 @@ def _taken_apart(allocation: Allocation, words: Codec) -> tuple[str, dict[str, C
 
 
 def _arrays_in(text: str, name: str) -> tuple[Plain, dict[str, Column]] | None:
-    """What a policy remembers, with its arrays as columns. None: the text is not like that."""
+    """Return the memory of a policy with its arrays as columns; None if the text has no arrays of this form."""
     if '"array"' not in text:
         return None
     columns: dict[str, Column] = {}
@@ -187,7 +188,7 @@ def _difference(kept: KeptAnswer, before: KeptAnswer) -> Plain:
 
 
 def _common(one: str, other: str) -> int:
-    """How many characters at their beginning are the same."""
+    """Return the length of the longest common prefix."""
     if one == other:
         return len(one)
     low, high = 0, min(len(one), len(other))
@@ -198,7 +199,7 @@ def _common(one: str, other: str) -> int:
 
 
 def _column(name: str, column: Column, before: Column | None, ids_before: Ints, ids: Ints) -> Plain:
-    """A column as JSON: what differs from the column before, or all of it if that is shorter."""
+    """Return a column as JSON: its difference from the column before, or all of it if that is shorter."""
     if before is None or before.dtype != column.dtype or before.ndim != column.ndim:
         return _packed(column)
     plain: Plain = None
@@ -236,7 +237,7 @@ def _per_job(column: Column, ids: Ints) -> bool:
 
 
 def _aligned(before: Column, ids_before: Ints, ids: Ints) -> Column:
-    """The column before as it would be for these jobs; 0 for those that are new."""
+    """Return the column before, in the order of these jobs; 0 for new jobs."""
     found = np.minimum(ids_before.searchsorted(ids), len(ids_before) - 1)
     known = ids_before[found] == ids
     base = np.zeros((*before.shape[:-1], len(ids)), dtype=before.dtype)
@@ -248,8 +249,8 @@ def _aligned(before: Column, ids_before: Ints, ids: Ints) -> Column:
 
 
 def _order(column: Column, before: Column, ids_before: Ints, ids: Ints) -> Plain:
-    """An order: which jobs are no longer in it, and which are put at which place. All others stay as they stood. None: it does
-    not name each job at most once."""
+    """Return the difference of two orders: the jobs that left, and the jobs that were put in new places. All others keep their
+    order. None if an order names a job twice."""
     if not (_names_jobs(column, ids) and _names_jobs(before, ids_before)):
         return None
     old, new = ids_before[before], ids[column]
@@ -275,7 +276,7 @@ def _order_again(plain: Plain, before: Column, ids_before: Ints, ids: Ints) -> C
 
 
 def _names_jobs(column: Column, ids: Ints) -> bool:
-    """Whether these are positions of different jobs."""
+    """Return whether these are positions of different jobs."""
     if not len(column):
         return True
     if column.min() < 0 or column.max() >= len(ids):
@@ -286,10 +287,10 @@ def _names_jobs(column: Column, ids: Ints) -> bool:
 
 
 def _rising(ranks: Ints) -> Bools:
-    """Which of these numbers, all different, are in the longest part of them that rises."""
+    """Return which of these distinct numbers belong to a longest increasing subsequence."""
     best: list[int] = []
     ends: list[int] = []
-    """For each length: the smallest number that a rising part of that length ends with, and where that stands."""
+    """Positions of the smallest numbers that end an increasing subsequence of each length. `best` has the numbers."""
     before: list[int] = []
     for i, rank in enumerate(ranks.tolist()):
         length = bisect_left(best, rank)
@@ -311,7 +312,8 @@ def _rising(ranks: Ints) -> Bools:
 
 
 def _packed(column: Column) -> str:
-    """Type, shape, and the differences between neighbours, the first bytes of all numbers first: what is regular gets short."""
+    """Return type, shape, and the differences between neighbours, with the first bytes of all numbers first. Regular columns get
+    short."""
     bits = _bits(column).ravel()
     steps = np.diff(bits, prepend=bits[:1] - bits[:1])
     raw = steps.view(np.uint8).reshape(len(bits), bits.dtype.itemsize).T.tobytes()

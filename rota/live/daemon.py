@@ -1,12 +1,12 @@
-"""The daemon: one thread that turns what happened into commands, writes both down first, and carries them out.
+"""The daemon: one thread that turns events into commands. It writes both to the journal before it carries the commands out.
 
     requests, answers of the policy, events of the driver, the timer
         -> fold -> decide -> journal (durable) -> commands
 
-A turn takes everything that has come in since the last one, so that one flush to disk serves all of it. Clients read under a lock
-and never wait for the disk. While the disk is full no new work is taken and nothing is started (`reserve.py`). If the journal
-cannot be written for any other reason the daemon stops: its supervisors carry on under their leases, and the next start finds
-everything as it was written.
+A turn takes everything that has come in since the last turn, so one flush to disk serves all of it. Clients read under a lock
+and never wait for the disk. While the disk is full, no job is accepted or started (`reserve.py`). If the journal cannot be
+written for another reason, the daemon stops. Supervisors keep their jobs running under their leases, and the next start recovers
+everything that was written.
 """
 
 import contextlib
@@ -17,16 +17,16 @@ from collections.abc import Callable, Mapping, Sequence
 from concurrent.futures import Future
 from dataclasses import replace
 from pathlib import Path
-from typing import Any
 
+from rota.core.fold.configured import Configured, CoreEvent
 from rota.errors import BusyError, ConflictError, OptionError, RotaError, TacticError
 from rota.live.clock import Clock
-from rota.live.cluster_changes import ClusterChanges, NamedNode, device_of, named_nodes, never_run, pretend_devices
+from rota.live.cluster_changes import ClusterChanges, Devices, NamedNode, device_of, named_nodes, never_run, pretend_devices
 from rota.live.driver_protocol import DriverCommand, DriverContext, DriverProtocol
 from rota.live.find_record import find_record, unknown_job
-from rota.live.given_beliefs import SCORED, same_given, scored_devices
 from rota.live.history import JobHistory, JobRecord
 from rota.live.home_id import home_id
+from rota.live.home_setup import HomeSetup
 from rota.live.journal import AskedAbout, Journal
 from rota.live.journal_place import find_journal, open_journal
 from rota.live.journal_store import JournalFull, JournalUnavailable, LeadershipLost
@@ -37,20 +37,18 @@ from rota.live.node_rows import node_rows
 from rota.live.policy_change import try_policy
 from rota.live.policy_client import PolicyClient
 from rota.live.possible import check_memory, check_options
-from rota.live.queued_requests import Cancel, Item, KnownJobAgain, NewJob, SetPolicy, SetScores, Together, one_by_one
+from rota.live.queued_requests import Cancel, Item, KnownJobAgain, NewJob, SetPolicy, Together, one_by_one
 from rota.live.ready_row import journal_problem, ready_row
-from rota.live.recovery import lost_with_their_files, recover
-from rota.live.replay import Make, reconfigured
+from rota.live.recovery import Make, lost_with_their_files, recover
 from rota.live.requests import asked_for, submitted_job, to_job_spec
 from rota.live.reserve import DiskReserve
 from rota.live.status_row import status_row
 from rota.live.takeover_leases import renewals_after_takeover
 from rota.live.trial_rows import trials_of
 from rota.live.upkeep import JournalUpkeep
-from rota.model.cluster import Cluster
 from rota.model.codec import Codec
 from rota.model.commands import CallPolicy, Command, Launch, SetTimer
-from rota.model.events import CancelRequested, Decided, External, GpusTaken, PolicyTimedOut, Submitted, TimerFired
+from rota.model.events import CancelRequested, Decided, GpusTaken, PolicyTimedOut, Submitted, TimerFired
 from rota.model.options import Kind
 from rota.model.reasons import Reason
 from rota.model.units import FOREVER
@@ -62,14 +60,13 @@ from rota.wire.submission import Submission, naming
 from rota.wire.submitted import SubmittedJob
 
 LOOK_EVERY_SECONDS = 1.0
-"""While processes run: news usually comes by itself, but a message may be lost."""
+"""Longest time between two turns while processes run, in seconds, since a message may be lost."""
 ANSWER_WITHIN_SECONDS = 30.0
+"""Longest wait of a client for the turn that takes its request, in seconds."""
 STARTING = Reason.STARTING.name
-DEVICES = "devices"
-"""In a configuration: the names of the GPUs of each node, by the node's number."""
 
 
-def _no_change(named: str, placer: str) -> Mapping[str, Any]:
+def _no_change(named: str, placer: str) -> HomeSetup:
     raise OptionError("cannot be changed here.", field="policy", value=named, hint="rota up --policy NAME")
 
 
@@ -84,16 +81,17 @@ class Daemon:
         driver: DriverProtocol,
         *,
         worker: Callable[[str], Sequence[str]],
-        configuration: Mapping[str, Any],
-        with_policy: Callable[[str, str], Mapping[str, Any]] = _no_change,
+        setup: HomeSetup,
+        with_policy: Callable[[str, str], HomeSetup] = _no_change,
         on_failure: Callable[[BaseException], None] = lambda problem: None,
         tell: Callable[[str], None] = lambda line: None,
         journal: Journal | None = None,
     ) -> None:
-        """`worker`: the command that starts the process of a policy; `with_policy`: the configuration with another policy and
-        this placer; `tell`: takes lines for the operator; `journal`: the one of this home if left out."""
+        """`worker`: the command that starts the process of a policy; `setup`: the wanted setup, without the names of GPUs;
+        `with_policy`: the same with another policy and placer; `tell`: takes lines for the operator; `journal`: by default that
+        of this home."""
         self.home, self._words, self.driver = home, words, driver
-        self._make, self._worker, self._with_policy = make, worker, with_policy
+        self._worker, self._with_policy = worker, with_policy
         self._on_failure, self._tell = on_failure, tell
         self.history = JobHistory()
         self._items: queue.SimpleQueue[Item] = queue.SimpleQueue()
@@ -103,43 +101,45 @@ class Daemon:
         self._stopping = False
         self._reserve = DiskReserve(home)
         self._writing_s: float | None = None
-        """Since when a write to the journal is under way, by the monotonic clock."""
+        """Monotonic time at which the open write to the journal began; None if none is open."""
         self._away = ""
-        """Why the journal cannot be written now, if its server does not answer."""
+        """Why the server of the journal cannot be reached; empty if it can."""
         self.journal = journal if journal is not None else open_journal(find_journal(home), words)
-        before = self.journal.configuration()
+        before = self.journal.setup()
         there = named_nodes(driver.discover_cluster(), driver.devices())
-        known = _known_devices(before if self.journal.last else None, there)
-        self.configuration = {**configuration, DEVICES: known, SCORED: scored_devices(known)}
-        self._set_up_anew = before is not None and before != self.configuration
+        self.setup = setup.with_devices(_known_devices(before if self.journal.last else None, there))
+        """The wanted setup. While it differs from that of the scheduler, the next turn folds it."""
         self._upkeep = JournalUpkeep(self.journal, lambda: self.scheduler.snapshot(self._words))
-        self.scheduler = scheduler = recover(self.journal, words, make, self.configuration)
+        # While nothing has happened, the setup of an earlier start does not count.
+        self.scheduler = scheduler = recover(self.journal, words, make) if self.journal.last else make(self.setup)
+        self._keeps_next_setup = not self.journal.last or before != scheduler.setup
+        """Whether the journal is to keep the setup for its next entry, or already keeps one there."""
         for job, submitted, record in self.journal.jobs():
             self.history.restore(JobRecord.of(job, submitted, record))
-        devices = {int(node): tuple(names) for node, names in self.configuration[DEVICES].items()}
+        devices = dict(enumerate(self.setup.devices))
         self._machines = driver.discover_cluster()
         self._cluster = ClusterChanges(scheduler.state, devices, there, nodes_can_leave=driver.nodes_can_leave)
         self._settled = False
         self._node_log = NodeLog(scheduler.state)
-        # While jobs have leases, the clock goes on as it was; without any, it is set by the wall clock again.
+        # Leases are counted by this clock, so it keeps running as before while jobs have any. Otherwise the wall clock sets it.
         origin = self.journal.clock_origin() if scheduler.state.jobs.attempts else None
         self.clock = Clock(scheduler.state.now_s, origin, nodes_can_leave=driver.nodes_can_leave)
         self._on_another_machine = origin is not None and origin.boot != self.clock.origin.boot
         driver.open(self._context())
-        self._policy_before = before["policy"] if before is not None else self.configuration["policy"]
-        self._policy_client = self._client(self.configuration["policy"])
+        self._policy_before = before.policy if before is not None else self.setup.policy
+        self._policy_client = self._client(self.setup.policy)
         self._wake_s = scheduler.state.question.wake_s
         self.begun = threading.Event()
-        """What it found when it came up has been taken in, or it could not be."""
+        """Set when the first turn is over, or has failed."""
         self._thread = threading.Thread(target=self._run, name="scheduler", daemon=True)
 
-    # Coming up and going down ------------------------------------------------------------------------------------
+    # Start and stop ----------------------------------------------------------------------------------------------
 
     def start(self) -> None:
         self._thread.start()
 
     def stop(self) -> None:
-        """Leave; the jobs stay, under the leases they have."""
+        """Stop the scheduler. Jobs keep running under their leases."""
         self._stopping = True
         self._items.put(None)
         if self._thread.is_alive():
@@ -169,10 +169,11 @@ class Daemon:
             if self._reserve.full:
                 self._tell(self.disk_problem)
             self._durably(lambda: self.journal.keep_clock(self.clock.origin))
-            self._durably(lambda: self.journal.configure(self.configuration))
+            if self._keeps_next_setup:
+                self._durably(lambda: self.journal.configure(self._words.encode(self.setup)["value"]))
             self._tell_policy(self._policy_before)
             if self._cluster.text:
-                self._tell(f"the cluster is another than before: {self._cluster.text}")
+                self._tell(f"the cluster has changed: {self._cluster.text}")
             self._turn(self._first_news())
             if self._on_another_machine and self.driver.nodes_can_leave:
                 self._carry_out(renewals_after_takeover(self.scheduler.state))
@@ -185,7 +186,7 @@ class Daemon:
             while not self._stopping:
                 self._check_disk()
                 self._turn(self._wait())
-        except (LeadershipLost, JournalUnavailable) as problem:  # not a defect
+        except (LeadershipLost, JournalUnavailable) as problem:  # expected, so no traceback
             self._on_failure(problem)
         except BaseException as problem:
             self._on_failure(problem)
@@ -194,7 +195,7 @@ class Daemon:
             self.begun.set()
 
     def _first_news(self) -> list[Item]:
-        """After a restart: an open question has lost its process, and everything that the driver has is news."""
+        """Return the events of a start. The worker of an open policy call is gone, and everything that the driver has is new."""
         taken = {self.scheduler.state.machines.cluster.gpu_node.item(gpu) for gpu in self.scheduler.state.machines.taken}
         events: list[Item] = [GpusTaken(node, (), (), self.clock()) for node in sorted(taken)]  # the driver looks again
         events += self.driver.events()
@@ -203,12 +204,10 @@ class Daemon:
             events += lost_with_their_files(self.scheduler.state, there, home_id(self.home), self.clock())
         if self.scheduler.state.question.asked is not None:
             events.append(PolicyTimedOut(self.scheduler.state.question.decision, self.clock()))
-        if self._set_up_anew:
-            events.append(TimerFired(self.clock()))
         return events
 
     def _wait(self) -> list[Item]:
-        """Everything that came in, or nothing when the timer is what ended the wait."""
+        """Wait for the next turn, and return everything that has come in. It is empty if the timer ended the wait."""
         until = self._wake_s - self.clock()
         watched = self.driver.running() or self.scheduler.state.jobs.attempts
         until = min(until, LOOK_EVERY_SECONDS if watched or self._reserve.full else self.driver.look_every_seconds)
@@ -236,9 +235,6 @@ class Daemon:
             self.scheduler.fold(now, events)
             decided = self._decide()
             self.history.note(events, before, cancelling, lives, state, statuses)
-        if len(self._cluster.devices) != len(self.configuration[DEVICES]):  # nodes keep their GPUs and numbers
-            self.configuration[DEVICES] = self._devices()
-            self._durably(lambda: self.journal.configure(self.configuration))
         changed = self.history.take_changed()
         self._durably(lambda: self.journal.append(now, events, decided, changed, asked))
         with self._lock:
@@ -253,7 +249,7 @@ class Daemon:
         self._upkeep.after_turn(len(events))
 
     def _decide(self) -> Decided | None:
-        """Decide what to do next. A tactic that raises is switched off, so that the scheduler goes on without it."""
+        """Decide what to do next. A tactic that raises is switched off, so that the scheduler can continue."""
         while True:
             try:
                 return self.scheduler.decide()
@@ -265,8 +261,8 @@ class Daemon:
                 self._tell(f"{problem.message} The tactic is switched off until the scheduler starts again.")
 
     def _durably(self, write: Callable[[], None]) -> None:
-        """Write to the journal. On a full disk the reserve is given up first; after that nothing goes on before there is room.
-        Nor does anything before the journal's server answers."""
+        """Write to the journal. On a full disk, free the reserve first; then wait until there is room. If the server of the
+        journal cannot be reached, wait until it can."""
         self._writing_s = time.monotonic()
         while True:
             try:
@@ -280,30 +276,32 @@ class Daemon:
                 if self._stopping:
                     raise
                 if not self._away:
-                    self._tell(f"{problem} No job is taken or started until it answers; what runs goes on within its lease.")
+                    self._tell(
+                        f"{problem} No job is accepted or started until it can be. Running jobs continue under their leases."
+                    )
                 self._away = problem.message
                 time.sleep(LOOK_EVERY_SECONDS)
             except JournalFull:
-                told = self._reserve.full
+                known = self._reserve.full
                 if not self._reserve.release() and self._stopping:
                     raise
-                if not told:
+                if not known:
                     self._tell(self.disk_problem)
-                if told:
+                if known:
                     time.sleep(LOOK_EVERY_SECONDS)
 
     @property
     def disk_problem(self) -> str:
-        """What the operator is told of a full disk, or a journal that cannot be reached; empty: all is well."""
+        """Problem of a full disk, or of a journal that cannot be reached, for the operator; empty if there is none."""
         return self._away or (_full(self.home) if self._reserve.full else "")
 
     def _check_disk(self) -> None:
         if self._reserve.look():
             self._tell(self.disk_problem or f"the disk of {self.home} has room again")
 
-    def _gather(self, items: Sequence[Item], now: float, answered: "list[tuple[Future[int], int]]") -> list[External]:
-        """Events out of requests, answers, the driver and the clock."""
-        events: list[External] = []
+    def _gather(self, items: Sequence[Item], now: float, answered: "list[tuple[Future[int], int]]") -> list[CoreEvent]:
+        """Return the events of requests, policies, the driver and the clock, and of a new setup."""
+        events: list[CoreEvent] = []
         last = self.scheduler.state.jobs.last_job
         for item in one_by_one(items):
             if isinstance(item, NewJob):
@@ -315,17 +313,13 @@ class Daemon:
                 self.history.add(JobRecord(last, job, now, last_change="submitted", parking=item.parking))
                 answered.append((item.done, last))
             elif isinstance(item, KnownJobAgain):
-                answered.append((item.done, item.job))  # after the turn that wrote it down
+                answered.append((item.done, item.job))  # a turn before this one has written it
             elif isinstance(item, Cancel):
                 events.append(CancelRequested(item.job, now))
                 answered.append((item.done, item.job))
             elif isinstance(item, SetPolicy):
                 self._change_policy(item)
-                events.append(TimerFired(now))
                 answered.append((item.done, 0))
-            elif isinstance(item, SetScores):
-                self._set_up({**self.configuration, SCORED: item.names})
-                events.append(TimerFired(now))
             elif item is not None:
                 events.append(item)
         events.extend(self.driver.events())
@@ -334,10 +328,14 @@ class Daemon:
         if now >= self._wake_s:
             self._wake_s = FOREVER
             events.append(TimerFired(now))
+        if len(self._cluster.devices) != len(self.setup.devices):  # nodes keep their GPUs and numbers
+            self.setup = self.setup.with_devices(tuple(self._cluster.devices.values()))
+        if self.setup != self.scheduler.setup or (events and not self.journal.last):
+            events.append(Configured(self.setup, now))
         return events
 
     def _look_at_machines(self) -> None:
-        """Machines of a cluster come and go."""
+        """Follow the nodes of the cluster, which come and go."""
         if self.driver.discover_cluster() is self._machines:
             return
         self._machines = self.driver.discover_cluster()
@@ -348,7 +346,7 @@ class Daemon:
             self._tell(self._cluster.text)
 
     def _submitted_before(self, item: NewJob, answered: "list[tuple[Future[int], int]]") -> bool:
-        """Whether its key has a job already, which then answers it. Two submissions of one key may come in together."""
+        """Answer a submission whose key already has a job. Two submissions with one key may come in the same turn."""
         try:
             before = self.history.keys.find(item.job)
         except ConflictError as problem:
@@ -359,48 +357,30 @@ class Daemon:
         return before is not None
 
     def _change_policy(self, item: SetPolicy) -> None:
-        """From the next entry on. A question that is open goes to the new policy."""
-        before = self.configuration["policy"]
+        """Call another policy from now on. It also answers the open call."""
+        before = self.setup.policy
         with self._lock:
-            old, self._policy_client = self._policy_client, item.client
-        self._set_up(self._with_gpus(item.configuration))
+            old, self._policy_client, self.setup = self._policy_client, item.client, item.setup
         item.client.answer = self._items.put
         item.client.take_over(old.abandon())
         self._tell_policy(before)
 
-    def _set_up(self, configuration: dict[str, Any]) -> None:
-        """From the next entry on."""
-        with self._lock:
-            self.scheduler = reconfigured(self.scheduler, self._make, self.configuration, configuration)
-            self.configuration = configuration
-        self._durably(lambda: self.journal.configure(self.configuration))
-
-    def _with_gpus(self, configuration: Mapping[str, Any]) -> dict[str, Any]:
-        """A configuration with the GPUs that this one has."""
-        return {**configuration, DEVICES: self.configuration[DEVICES], SCORED: self.configuration[SCORED]}
-
     def _tell_policy(self, before: str) -> None:
-        if before != self.configuration["policy"]:
-            self._tell(f"policy {self.configuration['policy']} takes over from {before}")
+        if before != self.setup.policy:
+            self._tell(f"policy {self.setup.policy} takes over from {before}")
 
     def _advance_cluster_change(self) -> None:
-        """After a turn: go on with a change of the cluster, and tell of its end."""
+        """Continue a change of the cluster after a turn, and report its end to the operator."""
         state = self.scheduler.state
         if self._cluster.due(state):
             self._items.put(None)
         if self._cluster.done and not self._settled:
             self._settled = True
-            names = scored_devices(self._devices())
-            if not same_given(self.configuration, {**self.configuration, SCORED: names}):
-                self._items.put(SetScores(names))
             for job, why in never_run(state):
-                self._tell(f"job {job} cannot run now: {why} It is kept, and runs when such GPUs are there.")
-
-    def _devices(self) -> dict[str, list[str]]:
-        return {str(node): list(names) for node, names in self._cluster.devices.items()}
+                self._tell(f"job {job} cannot run now: {why} It is kept, and runs when there are such GPUs.")
 
     def _do(self, commands: Sequence[Command]) -> None:
-        """Two kinds of command are the daemon's own; the rest go to the driver, all at once."""
+        """Carry out commands. The daemon calls policies and sets timers itself; all other commands go to the driver together."""
         for command in commands:
             if isinstance(command, SetTimer):
                 self._wake_s = command.at_s
@@ -410,7 +390,7 @@ class Daemon:
         for_driver = [command for command in commands if not isinstance(command, CallPolicy | SetTimer)]
         if self._reserve.full:  # a launch that is not answered is sent again
             for_driver = [command for command in for_driver if not isinstance(command, Launch)]
-        if for_driver and self.journal.epoch:  # this process may have stood still since it wrote them down
+        if for_driver and self.journal.epoch:  # the process may have been paused since it wrote them, and another may lead now
             self._durably(self.journal.confirm)
         self._carry_out(for_driver)
 
@@ -426,14 +406,15 @@ class Daemon:
     # Requests ----------------------------------------------------------------------------------------------------
 
     def submit(self, spec: Spec, user: str, workdir: str, env: Mapping[str, str], key: str = "") -> JobRow:
-        """Durable when this returns. What can never run here is refused. The same submission with the same key is one job."""
+        """Submit a job, which is durable when this returns. Raise if it can never run here. A submission that is repeated with
+        the same key is one job."""
         item = self._request(Submission(spec, user, workdir, env, key))
         self._items.put(item)
         return self.job(str(self._answer(item.done)))
 
     def submit_many(self, submissions: Sequence[Submission]) -> list[TakenRow]:
-        """All of them or none, durable in one transaction when this returns. An error names the first that is refused. A job
-        whose key is known is not submitted again."""
+        """Submit all of these jobs or none. They are durable, in one transaction, when this returns. An error names the first job
+        that is refused. A job whose key is known is not submitted again."""
         items, possible = [], set[Kind]()
         for index, each in enumerate(submissions):
             with naming(index):
@@ -443,11 +424,10 @@ class Daemon:
         return [TakenRow(id=job, name=self.history.records[job].submitted.name) for job in taken]
 
     def _request(self, sent: Submission, possible: set[Kind] | None = None) -> NewJob | KnownJobAgain:
-        """What to ask of the scheduler for a submission. `possible`: kinds of jobs that are known to run here, and are not
-        checked again."""
+        """Return the request for a submission. `possible`: kinds of jobs that can run here, which are not checked again."""
         job = replace(submitted_job(sent.spec, sent.user, sent.workdir, sent.env), idempotency_key=sent.idempotency_key)
         before = self.history.keys.find(job)
-        if before is not None:  # whatever stands in the way of a new job now
+        if before is not None:  # even if no new job can be accepted now
             return KnownJobAgain(before, Future())
         self._check_room()
         return self._prepared(job, possible)
@@ -470,26 +450,28 @@ class Daemon:
             check_options(wanted, self.driver.discover_cluster(), self.scheduler.state.knowledge.rates)
         if possible is not None:
             possible.add(kind)
-        pretend = bool(self.configuration["pretend"])
-        check_memory(wanted, self.driver.discover_cluster(), self.driver.readings, pretend=pretend)
+        check_memory(wanted, self.driver.discover_cluster(), self.driver.readings, pretend=self.setup.pretend)
         return NewJob(job, wanted, f"{way}: {why}", Future())
 
     def _answer(self, done: "Future[int]") -> int:
         try:
             return done.result(timeout=ANSWER_WITHIN_SECONDS)
         except TimeoutError:
-            raise BusyError("The scheduler is busy and has not taken it yet.", hint="rota jobs, to see whether it did") from None
+            raise BusyError(
+                "The scheduler is busy and has not accepted it yet.", hint="rota jobs, to see whether it has by now"
+            ) from None
 
     def set_policy(self, named: str) -> StatusRow:
-        """Decide by another policy from now on. One that does not exist, or whose first answer fails, is refused."""
-        configuration = self._with_gpus(self._with_policy(named, self.configuration["placer"]))
-        client = self._client(configuration["policy"])
+        """Decide by another policy from now on. Raise if it does not exist, or if its first answer fails."""
+        setup = self._with_policy(named, self.setup.placer_name).with_devices(self.setup.devices)
+        client = self._client(setup.policy)
         try:
             with self._lock:
-                twin = reconfigured(self.scheduler.fork(), self._make, self.configuration, configuration)
+                twin = self.scheduler.fork()
+            twin.fold(twin.state.now_s, [Configured(setup, twin.state.now_s)])
             try_policy(twin, client, named)
             done: Future[int] = Future()
-            self._items.put(SetPolicy(configuration, client, done))
+            self._items.put(SetPolicy(setup, client, done))
         except BaseException:
             client.close()
             raise
@@ -502,7 +484,7 @@ class Daemon:
         return self._cancel([job])[0].job
 
     def cancel_many(self, keys: Sequence[str]) -> list[CancelRow]:
-        """All of these jobs in one transaction; a key that fits no job, or several, is refused before any is cancelled."""
+        """Cancel all of these jobs in one transaction. If a key matches no job, or several, raise before any is cancelled."""
         with self._lock:
             jobs = [find_record(self.history.records, key, alone=True).id for key in keys]
         return self._cancel(list(dict.fromkeys(jobs)))
@@ -542,7 +524,7 @@ class Daemon:
         return replace(found, reasons=named) if late else found
 
     def logs(self, job: int, offset: int, limit: int, tail: int | None = None) -> LogChunk:
-        """A piece of its output; `tail`: the last so many lines of it, instead of an offset."""
+        """Return a piece of a job's output: from an offset, or with `tail` its last lines."""
         with self._lock:
             ended = self.history.records[job].ended
         return log_chunk(self.driver, job, offset, limit, tail, ended)
@@ -551,14 +533,14 @@ class Daemon:
         with self._lock:
             return status_row(
                 self.scheduler.state,
-                self.configuration,
+                self.setup,
                 self.clock(),
                 worker_pid=self._policy_client.pid,
                 disk_problem=self.disk_problem,
             )
 
     def ready(self) -> ReadyRow:
-        """Whether jobs can be taken and run. It waits for the lock, so ask it with a time limit."""
+        """Return whether jobs can be accepted and run. This waits for the lock, so call it with a time limit."""
         since_s = self._writing_s
         writing = 0.0 if since_s is None else time.monotonic() - since_s
         journal = journal_problem(away=bool(self._away), full=self._reserve.full, writing_seconds=writing)
@@ -566,10 +548,9 @@ class Daemon:
             return ready_row(self.scheduler.state, alive=self._thread.is_alive(), journal=journal)
 
     def nodes(self) -> list[NodeRow]:
-        readings = self.driver.readings()  # it may take a second, so not under the lock
+        readings = self.driver.readings()  # this may take a second, so it is not done under the lock
         with self._lock:
-            pretend = bool(self.configuration["pretend"])
-            return node_rows(self.scheduler.state, self._cluster.devices, readings, pretend=pretend)
+            return node_rows(self.scheduler.state, self._cluster.devices, readings, pretend=self.setup.pretend)
 
     def wait_for_change(self, seen: int, timeout: float) -> int:
         with self._changes:
@@ -586,14 +567,13 @@ def _full(home: Path) -> str:
     return f"the disk of {home} is full: no job is taken or started until there is room"
 
 
-def _known_devices(before: Mapping[str, Any] | None, there: Sequence[NamedNode]) -> dict[str, list[str]]:
-    """As recorded. A home of an earlier version has no record: pretend GPUs get the names they would have had, and real ones are
-    taken for the same if type and number are."""
-    if before is not None and DEVICES in before:
-        return dict(before[DEVICES])
+def _known_devices(before: HomeSetup | None, there: Sequence[NamedNode]) -> tuple[Devices, ...]:
+    """Return the names of the GPUs that the home knows. Real GPUs of an earlier version have no names. They count as the same
+    GPUs if their types and numbers are the same."""
+    if before is not None and before.devices:
+        return before.devices
     if before is not None:
-        nodes = Cluster.parse(before["cluster"])
-        alike = [(node.accelerator, node.gpus) for node in nodes.nodes] == [(n.node.accelerator, n.node.gpus) for n in there]
-        if before["pretend"] or not alike:
-            return {str(i): list(names) for i, names in enumerate(pretend_devices(nodes))}
-    return {str(i): list(each.devices) for i, each in enumerate(there)}
+        nodes = [(node.accelerator, node.gpus) for node in before.cluster.nodes]
+        if nodes != [(each.node.accelerator, each.node.gpus) for each in there]:
+            return pretend_devices(before.cluster)
+    return tuple(each.devices for each in there)

@@ -12,13 +12,14 @@ from typing import Any
 from rota.agent.orders import AttemptStatus
 from rota.agent.outcome import EXIT_YIELDED, length_text, lost_seconds, signal_name
 from rota.core.explain import explain, reasons
+from rota.core.fold.configured import CoreEvent
 from rota.core.fold.setbacks import MOST
 from rota.core.state.state import State
 from rota.live.journal import KeptJob
 from rota.live.placement_text import where_text
 from rota.live.submission_keys import SubmissionKeys
 from rota.model.commands import SuspendKind
-from rota.model.events import CancelRequested, Exited, External, Outcome, Started, Suspended
+from rota.model.events import CancelRequested, Exited, Outcome, Started, Suspended
 from rota.model.job import Phase
 from rota.model.reasons import Reason
 from rota.park.park_method import EXIT, STAY, can_sleep, park_or_stay
@@ -144,7 +145,7 @@ class JobHistory:
 
     def note(
         self,
-        events: Iterable[External],
+        events: Iterable[CoreEvent],
         before: set[int],
         cancelling: set[int],
         lives: dict[int, int],

@@ -20,8 +20,7 @@ from rota.live.find_record import find_record
 from rota.live.history import JobHistory, JobRecord, iso
 from rota.live.journal import Journal
 from rota.live.log_chunks import LARGEST_BYTES, log_chunk
-from rota.live.recovery import recover
-from rota.live.replay import Make
+from rota.live.recovery import Make, recover
 from rota.live.requests import asked_for
 from rota.live.trial_rows import trials_of
 from rota.model.codec import Codec
@@ -39,7 +38,7 @@ class HomeOnDisk:
         self._history = JobHistory()
         for job, submitted, record in journal.jobs():
             self._history.records[job] = JobRecord.of(job, submitted, record)
-        self._scheduler = recover(journal, words, make, journal.configuration() or {})
+        self._scheduler = recover(journal, words, make)
         self.as_of = iso(self._scheduler.state.now_s)
         """When the scheduler last wrote to its journal."""
         self._clock = Clock(self._scheduler.state.now_s, journal.clock_origin())

@@ -15,16 +15,18 @@ from dataclasses import replace
 from pathlib import Path
 from typing import Any, NamedTuple
 
+from rota.core.fold.configured import Configured, CoreEvent
 from rota.live import journal_packs
 from rota.live.answer_columns import KeptAnswer, write_answer
 from rota.live.clock import ClockOrigin
-from rota.live.journal_entries import EntryReader, JournalEntry, shorter_events
+from rota.live.home_setup import HomeSetup
+from rota.live.journal_entries import CONFIGURED, EntryReader, JournalEntry, plain_form, shorter_events
 from rota.live.journal_packs import PAGE, short
 from rota.live.journal_store import SCHEMA, JournalStore, JournalUnavailable
 from rota.live.sqlite_store import SqliteStore
 from rota.model.allocation import Assignment
 from rota.model.codec import Codec, Plain
-from rota.model.events import Allocated, Decided, External
+from rota.model.events import Allocated, Decided
 from rota.model.units import Ints
 
 
@@ -50,8 +52,8 @@ def _text(spec: Plain | None) -> str:
     return "" if spec is None else json.dumps(spec)
 
 
-def _journaled(event: External) -> External:
-    """An answer without its memory, if only snapshots keep that."""
+def _journaled(event: CoreEvent) -> CoreEvent:
+    """Return the event without what an entry does not keep: the memory of an answer, if only snapshots have it."""
     if isinstance(event, Allocated) and isinstance(event.allocation, Assignment) and event.allocation.memory_in_snapshots:
         return replace(event, allocation=replace(event.allocation, memory=None))
     return event
@@ -91,7 +93,7 @@ class Journal:
     def append(
         self,
         now_s: float,
-        events: Sequence[External],
+        events: Sequence[CoreEvent],
         decided: Decided | None,
         jobs: Mapping[int, KeptJob] | None = None,
         asked: AskedAbout | None = None,
@@ -106,13 +108,16 @@ class Journal:
                 self._upgrade()
                 if self._doubtful != self.last + 1 or not self._is_there(self._doubtful):
                     self._store.execute("INSERT INTO entries VALUES (?, ?, ?, ?)", (self.last + 1, now_s, text, answer))
+                    for event in events:
+                        if isinstance(event, Configured):
+                            self._keep_setup(self._words.encode(event.setup)["value"])
                     self._keep_jobs(jobs or {})
         except JournalUnavailable:
             self._doubtful = self.last + 1
             raise
         self.last, self._doubtful, self._upgraded, self._answer = self.last + 1, 0, True, kept
 
-    def _plain_events(self, events: Sequence[External], asked: AskedAbout | None) -> tuple[Plain, KeptAnswer | None]:
+    def _plain_events(self, events: Sequence[CoreEvent], asked: AskedAbout | None) -> tuple[Plain, KeptAnswer | None]:
         """Events as they are written, and the answer that the next one is compared with. Of several answers to one question, the
         others are written as any event is."""
         found, kept = [], None
@@ -122,6 +127,8 @@ class Journal:
                 answer, kept = write_answer(event.allocation, asked.ids, self.last + 1, self._answer, self._words)
                 plain = self._words.encode(replace(event, allocation=None))  # type: ignore[arg-type]
                 plain["fields"]["allocation"] = {"answer": answer}
+            elif isinstance(event, Configured):
+                plain = {"type": CONFIGURED, "fields": {"at_s": event.at_s}}
             found.append(self._words.encode(event) if plain is None else plain)
         return {"list": found}, kept or self._answer
 
@@ -170,15 +177,19 @@ class Journal:
             )
         self._answer = None  # what is read after a snapshot builds on nothing before it
 
-    def configure(self, value: Mapping[str, Any]) -> None:
-        """From the next entry on the scheduler is set up like this; said again only if it changes."""
+    def configure(self, value: Plain) -> None:
+        """Keep a setup for the next entry, so that a home remembers it although nothing has happened yet."""
         if value != self.configuration():
             with self._store.transaction():
-                self._store.execute(
-                    "INSERT INTO configurations VALUES (?, ?) ON CONFLICT (number) DO UPDATE SET value = excluded.value",
-                    (self.last + 1, json.dumps(value)),
-                )
-            self._configuration = 0, None, {}
+                self._keep_setup(value)
+
+    def _keep_setup(self, value: Plain) -> None:
+        """Within a transaction."""
+        self._store.execute(
+            "INSERT INTO configurations VALUES (?, ?) ON CONFLICT (number) DO UPDATE SET value = excluded.value",
+            (self.last + 1, json.dumps(value)),
+        )
+        self._configuration = 0, None, {}
 
     def keep_clock(self, origin: ClockOrigin) -> None:
         """Where the daemon's clock stands; said again only if it changes."""
@@ -211,8 +222,8 @@ class Journal:
         return EntryReader(self._store.rows, self._words).entries(after)
 
     def configuration(self, number: int | None = None) -> dict[str, Any] | None:
-        """How the scheduler was set up at an entry; at the last one if none is named. It is for reading only: each is read once,
-        since it may hold whole tables."""
+        """Return the setup in force at an entry as plain data, for reading only; by default that of the next entry. Each is read
+        once, since it may hold whole tables."""
         at = self.last + 1 if number is None else number
         found = self._store.rows("SELECT max(number) FROM configurations WHERE number <= ?", (at,))[0][0]
         if found is None:
@@ -222,6 +233,12 @@ class Journal:
             ((text,),) = self._store.rows("SELECT value FROM configurations WHERE number = ?", (found,))
             self._configuration = found, version, json.loads(text)
         return self._configuration[2]
+
+    def setup(self, number: int | None = None) -> HomeSetup | None:
+        """Return the setup in force at an entry; by default that of the next entry. None if there is none yet."""
+        kept = self.configuration(number)
+        found: HomeSetup | None = None if kept is None else self._words.decode(plain_form(kept))
+        return found
 
     def clock_origin(self) -> ClockOrigin | None:
         """Where the clock of the last daemon stood."""

@@ -1,4 +1,4 @@
-"""Another policy while the scheduler runs: it is asked once, beside the other, and takes over if its answer can be used."""
+"""Tests a policy before it takes over: it is called once, and the core plans with its answer in a copy of the scheduler."""
 
 import queue
 
@@ -11,8 +11,8 @@ from rota.model.job import JobSpec
 
 
 def try_policy(scheduler: Scheduler, client: PolicyClient, named: str) -> None:
-    """Ask a policy as this scheduler would, plan with its answer, and raise if either fails. The scheduler is only a
-    copy. Where no job could be asked about, one is made up."""
+    """Call a policy as this scheduler would, and plan with its answer. Raise OptionError if either fails. The scheduler is a
+    copy. If it has no job to call the policy about, one is made up."""
     answers: queue.SimpleQueue[External] = queue.SimpleQueue()
     client.answer = answers.put
     state, now_s = scheduler.state, scheduler.state.now_s
@@ -27,7 +27,7 @@ def try_policy(scheduler: Scheduler, client: PolicyClient, named: str) -> None:
         fault = state.question.policy_fault
         if not fault:
             scheduler.decide()
-    except Exception as problem:  # whatever its answer does to the core, it does it here and not there
+    except Exception as problem:  # only the copy of the core suffers from a bad answer
         fault = f"its answer cannot be planned with ({type(problem).__name__}: {problem})"
     if fault:
         raise OptionError(f"its first answer failed: {fault}.", field="policy", value=named, hint="rota policy check NAME")

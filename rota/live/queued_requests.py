@@ -1,10 +1,10 @@
 """What waits for the next turn of the scheduler's loop: requests of clients, besides the events of drivers."""
 
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterator, Sequence
 from concurrent.futures import Future
 from dataclasses import dataclass
-from typing import Any
 
+from rota.live.home_setup import HomeSetup
 from rota.live.policy_client import PolicyClient
 from rota.model.events import External
 from rota.model.job import JobSpec
@@ -35,16 +35,9 @@ class Cancel:
 
 @dataclass(frozen=True)
 class SetPolicy:
-    configuration: Mapping[str, Any]
+    setup: HomeSetup
     client: PolicyClient
     done: "Future[int]"
-
-
-@dataclass(frozen=True)
-class SetScores:
-    """GPUs that joined are told how slow they are."""
-
-    names: list[str]
 
 
 @dataclass(frozen=True)
@@ -54,11 +47,11 @@ class Together:
     items: Sequence[NewJob | KnownJobAgain | Cancel]
 
 
-Item = External | Together | NewJob | KnownJobAgain | Cancel | SetPolicy | SetScores | None
+Item = External | Together | NewJob | KnownJobAgain | Cancel | SetPolicy | None
 """None: the driver has something to tell."""
 
 
-def one_by_one(items: Sequence[Item]) -> Iterator[External | NewJob | KnownJobAgain | Cancel | SetPolicy | SetScores | None]:
+def one_by_one(items: Sequence[Item]) -> Iterator[External | NewJob | KnownJobAgain | Cancel | SetPolicy | None]:
     for item in items:
         if isinstance(item, Together):
             yield from item.items

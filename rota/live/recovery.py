@@ -1,42 +1,46 @@
-"""Recovery: the scheduler as the journal left it. What was recorded is folded, and nothing is decided again."""
+"""Recovery: the scheduler as the journal left it. Recorded events and decisions are folded, and nothing is decided again."""
 
-from collections.abc import Collection, Mapping
-from typing import Any
+from collections.abc import Callable, Collection
 
 from rota.agent.processes import end_job
 from rota.core.scheduler import Scheduler
 from rota.core.state.state import State
+from rota.errors import JournalError
+from rota.live.home_setup import HomeSetup
 from rota.live.journal import Journal
-from rota.live.replay import Make, reconfigured
 from rota.model.codec import Codec
 from rota.model.events import Exited, Outcome
 from rota.model.job import Phase
 
+Make = Callable[[HomeSetup], Scheduler]
+"""Makes a scheduler without jobs from a setup."""
 
-def recover(journal: Journal, words: Codec, make: Make, configuration: Mapping[str, Any]) -> Scheduler:
-    """The last snapshot and the entries after it, each with the configuration of its time; from then on, with this one."""
-    if not journal.last:  # nothing has happened yet: what an earlier start was told counts for nothing, here as in a replay
-        return make(configuration)
+
+def recover(journal: Journal, words: Codec, make: Make) -> Scheduler:
+    """Return the scheduler of the last snapshot, with all later entries folded."""
     found = journal.snapshot()
     after = found[0] if found is not None else 0
-    # The snapshot knows what was told up to its own entry; what was told after it is still to come.
-    configured = journal.configuration(after) or journal.configuration(after + 1) or dict(configuration)
-    scheduler = make(configured)
+    scheduler = make(setup_at(journal, after))
     if found is not None:
         scheduler.restore(found[1], words)
-    for entry in journal.entries(after=after):
-        now = journal.configuration(entry.number) or configured
-        if now != configured:
-            scheduler, configured = reconfigured(scheduler, make, configured, now), now
+    for entry in journal.entries(after):
         scheduler.fold(entry.now_s, entry.events)
         scheduler.commit(entry.decided)
-    return reconfigured(scheduler, make, configured, configuration) if configuration != configured else scheduler
+    return scheduler
+
+
+def setup_at(journal: Journal, number: int) -> HomeSetup:
+    """Return the setup in force after an entry; 0 for the one with which the journal begins."""
+    found = journal.setup(number) or journal.setup(number + 1)
+    if found is None:
+        raise JournalError(f"the journal does not state the setup of entry {number + 1}.", hint="rota doctor")
+    return found
 
 
 def lost_with_their_files(state: State, there: Collection[tuple[int, int]], home_id: str, now_s: float) -> list[Exited]:
-    """Attempts on this machine of which nothing is on disk, though they were started: a home was put back without its folder
-    `run`. `there`: those that are. What still runs of them is ended, since it could not be found later; a launch that was not
-    carried out is sent again by the core."""
+    """Return the ends of attempts that were started on this machine and have no files. This happens when a home is restored
+    without its folder `run`. `there`: attempts that have files. Processes of the others are killed, since they could not be found
+    later. A launch that was not carried out is sent again by the core."""
     lost = []
     for job, attempt in state.jobs.attempts.items():
         if (job, attempt.number) not in there:

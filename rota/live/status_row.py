@@ -2,8 +2,6 @@
 
 import os
 from collections import Counter
-from collections.abc import Mapping
-from typing import Any
 
 from rota import __version__
 from rota.core.explain import taken_gpus
@@ -12,25 +10,24 @@ from rota.core.learn.failing_nodes import failing_nodes
 from rota.core.state.state import State
 from rota.live.cluster_changes import gpus_present
 from rota.live.history import iso
+from rota.live.home_setup import HomeSetup
 from rota.live.takeover_leases import lease_left_seconds
 from rota.model.job import Phase
 from rota.wire.rows import StatusRow
 
 
-def status_row(
-    state: State, configuration: Mapping[str, Any], now_s: float, *, worker_pid: int | None, disk_problem: str
-) -> StatusRow:
-    """Of a scheduler in this state and with this configuration."""
+def status_row(state: State, setup: HomeSetup, now_s: float, *, worker_pid: int | None, disk_problem: str) -> StatusRow:
+    """Return the status of a scheduler in this state and with this setup."""
     codes = state.jobs.table.phase[list(state.jobs.row.values())]
     phases = Counter(Phase(code).word for code in codes.tolist())
     return StatusRow(
         version=__version__,
-        policy=configuration["policy"],
-        placer=configuration["placer"],
-        cluster=configuration["cluster"],
+        policy=setup.policy,
+        placer=setup.placer_name,
+        cluster=str(setup.cluster),
         gpus=gpus_present(state),
         gpus_busy=int((~state.machines.observed.free).sum()),
-        pretend=bool(configuration["pretend"]),
+        pretend=setup.pretend,
         jobs=dict(phases),
         decisions=state.question.decision,
         now=iso(now_s) or "",

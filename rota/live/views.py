@@ -1,6 +1,6 @@
-"""A view as plain data, so that a policy can be asked in another process; and its answer back.
+"""Encodes views and answers as plain data, so that a policy can run in another process.
 
-What a policy remembers is its own business: here it is an opaque text, written and read by the process that knows the policy.
+The memory of a policy is an opaque text here. Only the process that has the policy reads and writes it.
 """
 
 import dataclasses
@@ -26,7 +26,7 @@ COLUMNS = tuple(JobColumns.__annotations__)
 
 
 def encode_view(view: View) -> Plain:
-    """Everything a policy may see, read now."""
+    """Return everything that a policy may see at this moment."""
     table, rows = view.jobs._table, view.jobs._rows
     return {
         "columns": {name: VIEW_CODEC.encode(getattr(table, name)[rows]) for name in COLUMNS},
@@ -46,7 +46,7 @@ def encode_view(view: View) -> Plain:
 
 
 def decode_view(plain: Plain, memory: Any) -> View:
-    """The same view, for a policy."""
+    """Return the view, with the memory of the policy."""
     columns = {name: VIEW_CODEC.decode(column) for name, column in plain["columns"].items()}
     for column in columns.values():
         column.setflags(write=False)
@@ -71,21 +71,21 @@ def decode_view(plain: Plain, memory: Any) -> View:
 
 
 def encode_answer(answer: Allocation, memories: Codec) -> Plain:
-    """An allocation, its memory apart and as text."""
+    """Return an allocation, with the memory of the policy as a text of its own."""
     kept: Any = answer
     memory = None if answer.memory is None else json.dumps(memories.encode(answer.memory))
     return {"allocation": VIEW_CODEC.encode(dataclasses.replace(kept, memory=None)), "memory": memory}
 
 
 def decode_answer(plain: Plain) -> Allocation:
-    """The allocation as the core books it: its memory stays a text."""
+    """Return the allocation as the core keeps it: the memory of the policy stays a text."""
     kept: Any = VIEW_CODEC.decode(plain["allocation"])
     answer: Allocation = dataclasses.replace(kept, memory=plain["memory"])
     return answer
 
 
 def memory_types(policy: Policy) -> list[type]:
-    """The types that the policy's own file knows: what a policy remembers is made of these."""
+    """Return the dataclasses and enums in the policy's own file. Its memory consists of these."""
     module = sys.modules[type(policy).__module__]
     seen = [value for value in vars(module).values() if isinstance(value, type)]
     return [kind for kind in seen if dataclasses.is_dataclass(kind) or issubclass(kind, Enum)]

@@ -3,10 +3,10 @@
 import base64
 import dataclasses
 import math
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from enum import Enum
 from types import NoneType
-from typing import Any
+from typing import Any, NamedTuple
 
 import numpy as np
 
@@ -20,11 +20,20 @@ _KINDS = "biuf"
 """NumPy kinds of arrays that can be encoded: booleans, whole numbers and floats."""
 
 
+class Form(NamedTuple):
+    """How values of a type become plain data, and are made from it again."""
+
+    encode: Callable[[Any], Plain]
+    decode: Callable[[Plain], Any]
+
+
 class Codec:
     """Encodes a closed set of dataclasses and enums by name. It refuses all other types, both when it writes and when it
     reads."""
 
-    def __init__(self, *types: type) -> None:
+    def __init__(self, *types: type, forms: "Mapping[type, Form] | None" = None) -> None:
+        """`forms`: types that have a form of their own as plain data."""
+        self._forms = {kind.__name__: form for kind, form in (forms or {}).items()}
         self._types: dict[str, type] = {}
         for kind in types:
             if self._types.setdefault(kind.__name__, kind) is not kind:
@@ -56,6 +65,9 @@ class Codec:
             return lambda value: {word: [encode(item) for item in value]}
         if issubclass(kind, dict):
             return lambda value: {"dict": [[encode(key), encode(item)] for key, item in value.items()]}
+        if kind.__name__ in self._forms:
+            name, form = kind.__name__, self._forms[kind.__name__]
+            return lambda value: {"form": name, "value": form.encode(value)}
         if dataclasses.is_dataclass(kind):
             name, names = self._known(kind), [each.name for each in dataclasses.fields(kind) if each.init]
             return lambda value: {"type": name, "fields": {each: encode(getattr(value, each)) for each in names}}
@@ -79,6 +91,8 @@ class Codec:
             return [self.decode(item) for item in plain["list"]]
         if "dict" in plain:
             return {self.decode(key): self.decode(item) for key, item in plain["dict"]}
+        if "form" in plain:
+            return self._forms[plain["form"]].decode(plain["value"])
         fields = {OLD_FIELD_NAMES.get(name, name): self.decode(item) for name, item in plain["fields"].items()}
         return self.named(plain["type"])(**fields)
 

@@ -6,9 +6,10 @@ Between its submission and its end a job always does exactly one of six things, 
 from collections.abc import Iterable
 from dataclasses import dataclass, fields
 
+from rota.core.fold.configured import CoreEvent
 from rota.live.journal_entries import JournalEntry
 from rota.model.commands import JobCommand, Launch, Resize, Resume, Suspend
-from rota.model.events import Exited, External, Outcome, Started, Submitted, Suspended
+from rota.model.events import Exited, Outcome, Started, Submitted, Suspended
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -53,7 +54,7 @@ class JobTimes:
         """Return the time of each job that finished, by its number."""
         return {number: job.time() for number, job in self._jobs.items() if job.finished}
 
-    def _apply(self, event: External) -> None:
+    def _apply(self, event: CoreEvent) -> None:
         if isinstance(event, Submitted):
             self._jobs[event.job] = _Timeline(event.at_s)
         elif isinstance(event, Started | Suspended | Exited) and event.job in self._jobs:

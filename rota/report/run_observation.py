@@ -10,9 +10,10 @@ from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, fields, replace
 from typing import Any
 
+from rota.core.fold.configured import CoreEvent
 from rota.live.journal_entries import JournalEntry
 from rota.model.commands import JobCommand, Launch, Resume, Suspend, SuspendKind
-from rota.model.events import Allocated, Decided, Exited, External, Measured, Outcome, Progressed, Started, Submitted, Suspended
+from rota.model.events import Allocated, Decided, Exited, Measured, Outcome, Progressed, Started, Submitted, Suspended
 from rota.model.job import Arrival, JobSpec
 from rota.report.job_time import JobTime, JobTimes
 from rota.sim.observed_physics import ObservedJob, SeenAnswer, SeenAttempt
@@ -259,7 +260,7 @@ class _Reader:
             if isinstance(command, Launch):
                 job.attempts.append(_Attempt())
 
-    def on_event(self, event: External, now_s: float) -> None:
+    def on_event(self, event: CoreEvent, now_s: float) -> None:
         if isinstance(event, Submitted):
             self.jobs[event.job] = _Job(event.spec, event.at_s)
         elif isinstance(event, Progressed):

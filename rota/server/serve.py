@@ -8,7 +8,7 @@ import sys
 import threading
 import time
 from collections.abc import Callable, Iterator, Mapping
-from contextlib import contextmanager, nullcontext, suppress
+from contextlib import closing, contextmanager, nullcontext, suppress
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
@@ -21,25 +21,17 @@ from rota.agent.log import LIMIT_BYTES, SMALLEST_LIMIT_BYTES
 from rota.agent.mps import mps_folder
 from rota.beliefs.move_costs import LINK_SPEED
 from rota.compose.accelerator_types import type_guesses
-from rota.compose.live_scheduler import JOURNAL_CODEC, make_scheduler, plain_settings
-from rota.compose.parse_tactics import make_tactics
-from rota.compose.prepare_live import (
-    GivenFlags,
-    LiveFlags,
-    describe_given_changes,
-    forgettable,
-    given_decision_timing,
-    merge_given,
-    read_flags,
-)
+from rota.compose.live_scheduler import JOURNAL_CODEC, make_home_setup, make_scheduler
+from rota.compose.prepare_live import LiveFlags, describe_given_changes, forgettable, merge_given, read_flags
 from rota.compose.registry import make_placer, make_policy, split_pair
 from rota.core.settings import Settings
 from rota.errors import NotYours, OptionError, RotaError
 from rota.folders import check_folder, make_folder
 from rota.live.daemon import Daemon
 from rota.live.driver import Driver
-from rota.live.given_beliefs import CONTEXT, GIVEN, given_rates
+from rota.live.given_beliefs import GivenFlags, given_rates
 from rota.live.home_id import home_id
+from rota.live.home_setup import HomeSetup
 from rota.live.identity import record_home, settle_identity
 from rota.live.journal import Journal
 from rota.live.journal_place import JournalLocation, find_journal, has_journal, open_journal
@@ -47,7 +39,6 @@ from rota.live.journal_store import LeadershipLost
 from rota.live.local_channel import LocalChannel
 from rota.model.cluster import Cluster, Node
 from rota.model.counted import counted
-from rota.model.needs import needs_of
 from rota.model.units import FOREVER
 from rota.ray.channel import RayChannel
 from rota.ray.find import AUTO, checked_cluster
@@ -147,8 +138,8 @@ def check_options(options: ServeOptions, say: Callable[[str], None] = lambda lin
     driver, pretend, gpus = _on_this_machine(options) if options.ray is None else _on_a_cluster(options, say)
     flags = read_flags(options.given, driver.discover_cluster(), [name for names in driver.devices() for name in names])
     checked = CheckedOptions(driver, pretend, flags, forgettable(options.forget), gpus)
-    before = last_configuration(find_journal(options.home, options.journal))
-    _type_assumptions(checked, _first_configuration(options, checked, before)[GIVEN])
+    before = last_setup(find_journal(options.home, options.journal))
+    _type_assumptions(checked, _first_setup(options, checked, before).flags)
     return checked
 
 
@@ -182,8 +173,8 @@ def _on_this_machine(options: ServeOptions) -> tuple[Driver, bool, tuple[str, ..
 
 def _pretended_before(options: ServeOptions) -> str:
     """Return the pretend GPUs that this home had last, for a start that names none."""
-    before = last_configuration(find_journal(options.home, options.journal)) if options.pretend is None else {}
-    return str(before["cluster"]) if before.get("pretend") else PRETEND
+    before = last_setup(find_journal(options.home, options.journal)) if options.pretend is None else None
+    return str(before.cluster) if before is not None and before.pretend else PRETEND
 
 
 def check_texts(options: ServeOptions) -> None:
@@ -264,17 +255,16 @@ def _serve(options: ServeOptions, checked: CheckedOptions, journal: Journal, run
     """Serve while this process is leader."""
     cluster = checked.driver.discover_cluster()
     with hold_gpus(checked.gpus_here, options.home), _listening(options.listen) as (listener, url):
-        before = journal.configuration() or {}
-        configuration = _first_configuration(options, checked, before)
-        given = configuration[GIVEN]
+        before = journal.setup()
+        setup = _first_setup(options, checked, before)
         daemon = Daemon(
             options.home,
             make_scheduler,
             JOURNAL_CODEC,
             checked.driver,
             worker=lambda policy: [sys.executable, "-m", "rota.server.policy_worker", policy],
-            configuration=configuration,
-            with_policy=lambda policy, placer: make_configuration(options, policy, placer, checked, given),
+            setup=setup,
+            with_policy=lambda policy, placer: home_setup(options, policy, placer, checked, setup.flags),
             on_failure=run.fall,
             tell=say,
             journal=journal,
@@ -287,10 +277,11 @@ def _serve(options: ServeOptions, checked: CheckedOptions, journal: Journal, run
         write_address(options.home, url, os.getpid(), __version__)
         try:
             say(f"ready {url}")
-            by = f"policy {configuration['policy']}, placer {configuration['placer']}"
+            by = f"policy {setup.policy}, placer {setup.placer_name}"
             gpus = counted(cluster.gpus, "pretend GPU" if checked.pretend else "GPU")
             say(f"{gpus}: {cluster}   {by}   home {options.home}")
-            for line in (*describe_given_changes(before.get(GIVEN, {}), given), *_type_assumptions(checked, given)):
+            flags_before = before.flags if before is not None else {}
+            for line in (*describe_given_changes(flags_before, setup.flags), *_type_assumptions(checked, setup.flags)):
                 say(line)
             daemon.start()  # started after the first line, `ready`, since it may print notes
             daemon.begun.wait(BEGIN_SECONDS)
@@ -316,65 +307,40 @@ def _type_assumptions(checked: CheckedOptions, given: GivenFlags) -> list[str]:
     return type_guesses(checked.driver.discover_cluster(), given_rates(given), typed=checked.pretend)
 
 
-def _first_configuration(options: ServeOptions, checked: CheckedOptions, before: Mapping[str, Any]) -> dict[str, Any]:
-    """Return the configuration: given options, and the home's last values for the others."""
+def _first_setup(options: ServeOptions, checked: CheckedOptions, before: HomeSetup | None) -> HomeSetup:
+    """Return the setup: given options, and the home's last values for the others."""
     flags = checked.flags
     if flags.policy is not None:
         policy, placer = flags.policy, PLACER
     else:
-        policy, placer = before.get("policy", POLICY), before.get("placer", PLACER)
-    given = merge_given(before.get(GIVEN, {}), flags.told, checked.forget)
-    return make_configuration(options, policy, flags.placer or placer, checked, given)
+        policy, placer = (before.policy, before.placer_name) if before is not None else (POLICY, PLACER)
+    given = merge_given(before.flags if before is not None else {}, flags.given, checked.forget)
+    return home_setup(options, policy, flags.placer or placer, checked, given)
 
 
-def make_configuration(
-    options: ServeOptions, named: str, placer: str, checked: CheckedOptions, given: GivenFlags
-) -> dict[str, Any]:
-    """Return the configuration that the journal keeps. The placer of a pair such as `tiresias+pal` overrides `placer`."""
-    policy_named, placer_paired = split_pair(named)
-    needs = needs_of(make_policy(policy_named))
-    placer_named = placer_paired or placer
-    make_placer(placer_named)
-    cluster, said = checked.driver.discover_cluster(), {name: each["said"] for name, each in given.items()}
-    settings = Settings(
+def home_setup(options: ServeOptions, policy: str, placer: str, checked: CheckedOptions, flags: GivenFlags) -> HomeSetup:
+    """Return the setup of the home. The placer of a pair such as `tiresias+pal` overrides `placer`."""
+    base = Settings(
         lease_seconds=options.lease,
         lease_margin_seconds=options.lease_grace_seconds + LEASE_SLACK_SECONDS,
         retry_seconds=RETRY_SECONDS,
         node_timeout_seconds=FOREVER if options.ray is None else SILENT_SECONDS,
-        decide=given_decision_timing(given),
-        packing=needs.packing,
-        foresees=needs.predictions,
-        min_run_factor=said.get("min_run_factor", MIN_RUN_FACTOR),
-        wait_for_place=said.get("wait_for_place", False),
-        tactics=make_tactics(str(said.get("tactics") or needs.tactics)),
+        min_run_factor=MIN_RUN_FACTOR,
         learn_variability=True,
         parked_stay=True,
-        cordon_slower_than=said.get("cordon_slower_than", FOREVER),
         cordon_failing_starts=FAILING_STARTS,
     )
-    return {
-        "policy": policy_named,
-        "placer": placer_named,
-        "cluster": str(cluster),
-        "nodes": [
-            [node.name, node.accelerator, node.gpus, node.rack, *([] if node.host_gib is None else [node.host_gib])]
-            for node in cluster.nodes
-        ],
-        "pretend": checked.pretend,
-        **({} if checked.pretend else {CONTEXT: LINK_SPEED.context_gib}),
-        "settings": plain_settings(settings),
-        GIVEN: given,
-    }
+    context_gib = 0.0 if checked.pretend else LINK_SPEED.context_gib
+    cluster = checked.driver.discover_cluster()
+    return make_home_setup(policy, placer, base, flags, cluster, pretend=checked.pretend, context_gib=context_gib)
 
 
-def last_configuration(place: JournalLocation) -> Mapping[str, Any]:
-    """Return the last configuration of the home with this journal; empty for a new home."""
-    before = None
-    if has_journal(place):
-        journal = open_journal(place, JOURNAL_CODEC)
-        before = journal.configuration()
-        journal.close()
-    return before if before is not None else {}
+def last_setup(place: JournalLocation) -> HomeSetup | None:
+    """Return the last setup of the home with this journal; None for a new home."""
+    if not has_journal(place):
+        return None
+    with closing(open_journal(place, JOURNAL_CODEC)) as journal:
+        return journal.setup()
 
 
 class _Run:

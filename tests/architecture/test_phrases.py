@@ -19,7 +19,6 @@ ROOT = Path(__file__).resolve().parents[2]
 NOT_YET = (
     "rota/agent",
     "rota/beliefs",
-    "rota/compose",
     "rota/core",
     "rota/experiments",
     "rota/files",

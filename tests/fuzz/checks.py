@@ -67,7 +67,7 @@ def check_setup(number: int, folder: Path) -> dict[str, int]:
 
 def run(setup: Setup, watched: bool = True, **others: Any) -> tuple[PreparedStudy, Record]:
     ready = prepare(**{**setup.keywords, **others})
-    ready = replace(ready, settings=replace(ready.settings, parked_stay=setup.parked_stay))
+    ready = replace(ready, setup=replace(ready.setup, settings=replace(ready.setup.settings, parked_stay=setup.parked_stay)))
     return ready, ready.engine(core=Watched if watched else Scheduler).run()
 
 
@@ -97,7 +97,7 @@ def check_placements(setup: Setup, ready: PreparedStudy, record: Record) -> bool
             room = MILLI if min(parts, default=MILLI) < MILLI else most * MILLI
             assert sum(parts) <= room, f"GPU {gpu} is held by jobs {holders} at {at_s} s"
             shared |= len(holders) > 1
-            if ready.settings.tactics.colocating is not None and len(holders) > 1 and room > MILLI:
+            if ready.setup.settings.tactics.colocating is not None and len(holders) > 1 and room > MILLI:
                 taken, there = sum(ready.trace.arrivals[each].spec.gpu_gib for each in holders), memory[gpu]
                 assert taken <= there, f"jobs {holders} take {taken} GiB of the {there} GiB of GPU {gpu} at {at_s} s"
     return shared
@@ -105,7 +105,7 @@ def check_placements(setup: Setup, ready: PreparedStudy, record: Record) -> bool
 
 def shares(ready: PreparedStudy) -> bool:
     """Two jobs may have the same GPUs."""
-    return ready.settings.packing or ready.settings.tactics.colocating is not None
+    return ready.setup.settings.packing or ready.setup.settings.tactics.colocating is not None
 
 
 def costs(ready: PreparedStudy) -> bool:
@@ -192,11 +192,11 @@ def is_neutral(setup: Setup, ready: PreparedStudy) -> bool:
     equal = len(ready.cluster.pools) == 1 and physics.gpu_speed is None and physics.variability is None
     stays = not all(arrival.spec.saves for arrival in ready.trace.arrivals)  # then it matters where jobs sleep
     layout = physics.layout_matters((arrival.spec for arrival in ready.trace.arrivals), ready.cluster)
-    learns = ready.settings.learn or ready.settings.tactics  # what is measured depends on who was moved when
+    learns = ready.setup.settings.learn or ready.setup.settings.tactics  # what is measured depends on who was moved when
     return (
         equal
         and not ready.changes
-        and not (stays or costs(ready) or layout or learns or physics.fails or ready.settings.wait_for_place)
+        and not (stays or costs(ready) or layout or learns or physics.fails or ready.setup.settings.wait_for_place)
     )
 
 

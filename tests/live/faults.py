@@ -377,8 +377,7 @@ def _check_torn_copy(site: Site) -> None:
         if (site.home / name).exists():
             shutil.copy(site.home / name, copy / name)
     journal = Journal(copy / "journal.sqlite", JOURNAL_CODEC)
-    configuration = journal.configuration()
-    if configuration is not None:
-        validate(recover(journal, JOURNAL_CODEC, make_scheduler, configuration).state)
+    if journal.configuration() is not None:
+        validate(recover(journal, JOURNAL_CODEC, make_scheduler).state)
     journal.close()
     shutil.rmtree(copy)

@@ -57,7 +57,7 @@ def test_up_in_the_background_and_down(tmp_path: Path) -> None:
         }, other.stderr
         assert run("down", home=home).returncode == 0
         other = run("up", "--detach", "--pretend", "2xV100 + 1xK80", "--listen", "127.0.0.1:0", home=home)
-        assert "the cluster is another than before: n2 (2xK80) left" in other.stdout, other.stdout
+        assert "the cluster has changed: n2 (2xK80) left" in other.stdout, other.stdout
         rota.connect(home).cancel("long")
         until(lambda: rota.connect(home).job("long").ended, "it is cancelled")
     finally:

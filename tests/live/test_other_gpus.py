@@ -28,7 +28,7 @@ def test_the_cluster_of_a_home_changes_under_real_jobs(tmp_path: Path) -> None:
 
         place.up(pretend="2xV100")
         until(lambda: f"job {wide} cannot run now" in place.said(), "the operator is told")
-        assert "the cluster is another than before: n1 (4xV100) left; n1 (2xV100) joined" in place.said()
+        assert "the cluster has changed: n1 (4xV100) left; n1 (2xV100) joined" in place.said()
         assert "UNSATISFIABLE" in rota(place, "why", str(wide)) and "largest pool it accepts has 2" in rota(place, "why", "wide")
         assert "requests more than the cluster has" in rota(place, "show", str(wide))
         until(lambda: any(place.rows()[job].started_at is not None for job in narrow), "the others run on what is left")

@@ -3,6 +3,7 @@
 import numpy as np
 
 from rota.beliefs.make_options import renewed
+from rota.beliefs.rates import MeasuredRates
 from rota.core.fold import colocation
 from rota.core.state.job_table import NO_JOB
 from rota.core.state.state import State
@@ -46,10 +47,13 @@ def learn(state: State, rows: Ints, steps: Floats, seconds: Floats) -> None:
         if not partner and rates.goes_by_batch(kind.profile, kind.demand, accelerator, width, batch_size):
             if levels and measured > 0:
                 continue  # batch sizes are believed in one node; that it stands still says enough
-            rates = rates.batch_learned(kind.profile, kind.demand, accelerator, width, measured, batch_size)
+            found: MeasuredRates | None = rates.batch_measurement(
+                kind.profile, kind.demand, accelerator, width, measured, batch_size
+            )
         else:
-            rates = rates.learned(kind.profile, accelerator, width, measured, partner, 0 if partner else levels)
-        state.knowledge.rates = rates
+            found = rates.measurement(kind.profile, accelerator, width, measured, partner, 0 if partner else levels)
+        if found is not None:
+            state.knowledge.add_measured(found)
         touched |= {kind.profile, partner} - {""}
     if touched:
         _believe(state, [number for number, kind in enumerate(kinds) if kind.profile in touched])

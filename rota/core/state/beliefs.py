@@ -5,7 +5,7 @@ from dataclasses import dataclass, field
 import numpy as np
 
 from rota.beliefs.move_costs import MoveCosts
-from rota.beliefs.rates import SPEEDS, Rates
+from rota.beliefs.rates import SPEEDS, MeasuredRates, Rates
 from rota.beliefs.skews import Skews
 from rota.beliefs.variability import Variability
 from rota.core.state.copying import copied
@@ -29,11 +29,13 @@ class Beliefs:
     """What is believed. Beliefs are frozen values: one that changes is replaced."""
 
     rates: Rates
-    """How fast each profile runs on each type of GPU."""
+    """How fast each profile runs on each type of GPU: the given rates, with the measured ones over them."""
     costs: MoveCosts
     """What starting and moving a job costs."""
     options: Options = field(default_factory=lambda: Options.of([], 0))
     """By which options each kind of job can run, and how fast."""
+    measured: MeasuredRates = field(default_factory=MeasuredRates)
+    """Rates that were measured, which stay when other rates are given."""
     variability: Variability | None = None
     """How slow each GPU is believed to be for each application class; None: all of a type alike."""
     learning: Variability | None = None
@@ -131,6 +133,10 @@ class Beliefs:
             self.paces = {key: seen for key, seen in self.paces.items() if key[0] != f"#{job}"}
         if self.pairs:
             self.pairs = {key: seen for key, seen in self.pairs.items() if f"#{job}" not in key[:2]}
+
+    def add_measured(self, found: MeasuredRates) -> None:
+        """Believe what was measured."""
+        self.measured, self.rates = self.measured.extended(found), found.over(self.rates)
 
     def forget_memos(self) -> None:
         """What was worked out from the rates no longer holds."""

@@ -10,7 +10,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from rota.agent.gpus import Gpu
-from rota.compose.live_scheduler import JOURNAL_CODEC, make_scheduler
+from rota.compose.live_scheduler import JOURNAL_CODEC, make_scheduler, plain_setup
 from rota.core.scheduler import Scheduler
 from rota.core.validate import validate
 from rota.live.cluster_changes import ClusterChanges, Devices, gpus_present, named_nodes, pretend_devices
@@ -102,7 +102,7 @@ def test_with_fewer_gpus_jobs_are_suspended_told_and_kept_until_they_come_back(t
         row, why = daemon.job("wide"), daemon.why(wide)
         assert (row.phase, row.suspensions, row.reason) == ("checkpointed", 1, "UNSATISFIABLE")
         assert "since nodes left, the largest pool it accepts has 2" in why.reasons[0].sentence
-        assert said[0] == "the cluster is another than before: n1 (4xV100) left; n1 (2xV100) joined"
+        assert said[0] == "the cluster has changed: n1 (4xV100) left; n1 (2xV100) joined"
         assert len(said) == 2 and said[1].startswith(f"job {wide} cannot run now: "), said
         assert daemon.status().gpus == 2
         with pytest.raises(Exception, match="UNSATISFIABLE"):
@@ -166,11 +166,11 @@ def test_a_home_of_an_earlier_version_has_no_names_of_gpus(tmp_path: Path) -> No
     with running(tmp_path, cluster="2xV100") as daemon:
         long = submit(daemon, ["sleep", "300"], gpus=2)
         until_phase(daemon, long, "running")
-        plain = {name: value for name, value in daemon.configuration.items() if name != "devices"}
+        plain = {name: value for name, value in plain_setup(daemon.setup).items() if name != "devices"}
         daemon.journal.configure(plain)
     with running(tmp_path, cluster="2xV100") as daemon:
         until_settled(daemon)
-        assert daemon.job(str(long)).phase == "running" and daemon.configuration["devices"] == {"0": ["V100:0", "V100:1"]}
+        assert daemon.job(str(long)).phase == "running" and daemon.setup.devices == (("V100:0", "V100:1"),)
         daemon.cancel(long)
         ended(daemon, long)
 

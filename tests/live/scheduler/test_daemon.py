@@ -9,12 +9,13 @@ from typing import Any
 
 import pytest
 
-from rota.compose.live_scheduler import JOURNAL_CODEC, make_scheduler
+from rota.compose.live_scheduler import JOURNAL_CODEC, make_scheduler, read_setup
 from rota.compose.registry import split_pair
 from rota.errors import InputError, OptionError, SpecError, UnknownNameError
 from rota.live import starts
 from rota.live.daemon import Daemon
 from rota.live.driver import Driver
+from rota.live.home_setup import HomeSetup
 from rota.live.journal import Journal
 from rota.live.local_channel import LocalChannel
 from rota.live.log_chunks import whole_characters
@@ -32,9 +33,9 @@ def configuration(cluster: str = "4xV100", policy: str = "fifo") -> dict[str, An
     return {"policy": policy, "placer": "packed", "cluster": cluster, "pretend": True, "settings": {"retry_seconds": 5.0}}
 
 
-def _with_policy(cluster: str, named: str, placer: str) -> dict[str, Any]:
+def _with_policy(cluster: str, named: str, placer: str) -> HomeSetup:
     policy, paired = split_pair(named)
-    return {**configuration(cluster, policy), "placer": paired or placer}
+    return read_setup({**configuration(cluster, policy), "placer": paired or placer})
 
 
 @contextmanager
@@ -49,7 +50,7 @@ def running(
         JOURNAL_CODEC,
         Driver(home, LocalChannel(home, Cluster.parse(cluster)), lease_grace_seconds=5.0),
         worker=lambda named: [sys.executable, "-m", "rota.server.policy_worker", named],
-        configuration=chosen,
+        setup=read_setup(chosen),
         with_policy=lambda named, placer: _with_policy(cluster, named, placer),
         on_failure=failed.append,
         tell=tell,
@@ -266,7 +267,7 @@ def test_a_restart_from_a_snapshot_is_the_same(tmp_path: Path, monkeypatch: pyte
             time.sleep(0.02)
         found, last = daemon.journal.snapshot(), daemon.journal.last
         assert found is not None and 0 < found[0] <= last, "there is one, and entries may follow it"
-    chosen = configuration()
+    chosen = read_setup(configuration())
     journal = Journal(tmp_path / "journal.sqlite", JOURNAL_CODEC)
     whole, quick = make_scheduler(chosen), make_scheduler(chosen)
     snapshot = journal.snapshot()

@@ -14,7 +14,7 @@ import pytest
 from rota.agent.gpu_readings import Readings
 from rota.agent.log import LogPiece
 from rota.agent.orders import AttemptStatus
-from rota.compose.live_scheduler import JOURNAL_CODEC, make_scheduler
+from rota.compose.live_scheduler import JOURNAL_CODEC, make_scheduler, read_setup
 from rota.live import daemon as daemon_module
 from rota.live.cluster_changes import pretend_devices
 from rota.live.daemon import Daemon
@@ -104,7 +104,7 @@ def test_a_daemon_runs_on_any_driver(tmp_path: Path) -> None:
     instant = Instant(Cluster.parse("4xV100"))
     driver: DriverProtocol = instant
     worker = [sys.executable, "-m", "rota.server.policy_worker", "fifo"]
-    daemon = Daemon(tmp_path, make_scheduler, JOURNAL_CODEC, driver, worker=lambda named: worker, configuration=chosen)
+    daemon = Daemon(tmp_path, make_scheduler, JOURNAL_CODEC, driver, worker=lambda named: worker, setup=read_setup(chosen))
     daemon.start()
     try:
         job = daemon.submit(Spec(run=["train", "--fast"], gpus=2), "ana", "/", {"A": "1"}).id

@@ -12,7 +12,7 @@ import pytest
 
 from rota.agent.messages import AGENT_CODEC, StartAttempt
 from rota.agent.processes import ProcessIdentity, boot_s, end_all
-from rota.compose.live_scheduler import JOURNAL_CODEC, make_scheduler
+from rota.compose.live_scheduler import JOURNAL_CODEC, make_scheduler, read_setup
 from rota.live import clock
 from rota.live.daemon import Daemon
 from rota.live.driver import Driver
@@ -54,7 +54,7 @@ def leading(folder: Path, hosts: InProcess) -> Iterator[Daemon]:
         JOURNAL_CODEC,
         Driver(folder / "home", hosts, lease_grace_seconds=1.0, gone_after_seconds=FOREVER),
         worker=lambda named: [sys.executable, "-m", "rota.server.policy_worker", named],
-        configuration=chosen,
+        setup=read_setup(chosen),
         on_failure=failed.append,
     )
     daemon.start()

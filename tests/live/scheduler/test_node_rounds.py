@@ -15,7 +15,7 @@ import pytest
 
 from rota.agent.node_agent import cluster_agent
 from rota.agent.processes import ProcessIdentity, end_all
-from rota.compose.live_scheduler import JOURNAL_CODEC, make_scheduler, plain_settings
+from rota.compose.live_scheduler import JOURNAL_CODEC, make_home_setup, make_scheduler
 from rota.core.decision_timing import AtRounds
 from rota.core.settings import Settings
 from rota.live.daemon import Daemon
@@ -71,14 +71,7 @@ class Site:
             JOURNAL_CODEC,
             driver,
             worker=lambda named: [sys.executable, "-m", "rota.server.policy_worker", named],
-            configuration={
-                "policy": "srsf",
-                "placer": "packed",
-                "cluster": str(driver.discover_cluster()),
-                "nodes": [[node.name, node.accelerator, node.gpus, node.rack] for node in driver.discover_cluster().nodes],
-                "pretend": True,
-                "settings": plain_settings(settings),
-            },
+            setup=make_home_setup("srsf", "packed", settings, {}, driver.discover_cluster(), pretend=True),
             on_failure=self.failed.append,
         )
         self.daemon.start()

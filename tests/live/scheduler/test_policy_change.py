@@ -4,9 +4,12 @@ from pathlib import Path
 
 import pytest
 
+from rota.compose.live_scheduler import JOURNAL_CODEC, plain_setup, read_setup
+from rota.core.fold.configured import Configured
 from rota.errors import OptionError
+from rota.live.journal import Journal
 from tests.live.scheduler.test_cluster_changes import check_record, until_phase
-from tests.live.scheduler.test_daemon import ended, running, submit
+from tests.live.scheduler.test_daemon import configuration, ended, running, submit
 
 POLICIES = """
 import time
@@ -64,6 +67,24 @@ def test_another_policy_takes_over_at_once_and_stays_after_a_restart(tmp_path: P
     check_record(tmp_path)
 
 
+def test_a_setup_for_which_no_entry_was_written_does_not_count(tmp_path: Path) -> None:
+    """A scheduler of an earlier version died after it had written its setup, and before its first entry."""
+    with running(tmp_path, cluster="1xV100") as daemon:
+        ended(daemon, submit(daemon, "true"))
+    journal = Journal(tmp_path / "journal.sqlite", JOURNAL_CODEC)
+    journal.configure(plain_setup(read_setup(configuration("1xV100", "las"))))
+    journal.close()
+    with running(tmp_path, cluster="1xV100") as daemon:
+        ended(daemon, submit(daemon, "true"))
+        assert daemon.scheduler.settings.policy == "fifo"
+    check_record(tmp_path)
+    journal = Journal(tmp_path / "journal.sqlite", JOURNAL_CODEC)
+    assert {
+        each.setup.settings.policy for entry in journal.entries() for each in entry.events if isinstance(each, Configured)
+    } == {"fifo"}
+    journal.close()
+
+
 @pytest.mark.parametrize("jobs", [0, 2])
 @pytest.mark.parametrize(
     ("named", "words"),
@@ -84,7 +105,7 @@ def test_a_policy_whose_first_answer_fails_is_refused(tmp_path: Path, named: str
             daemon.set_policy(f"{file}:{named}")
         assert daemon.status().policy == "fifo" and not daemon.status().policy_problem
         assert ended(daemon, submit(daemon, "true")).phase == "finished", "the one in force goes on"
-        assert (daemon.journal.configuration() or {})["policy"] == "fifo"
+        assert (setup := daemon.journal.setup()) is not None and setup.policy == "fifo"
 
 
 def test_a_policy_that_hangs_can_be_replaced(tmp_path: Path) -> None:

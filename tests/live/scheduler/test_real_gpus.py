@@ -12,7 +12,7 @@ import pytest
 
 from rota.agent import other_programs
 from rota.agent.gpus import find_gpus
-from rota.compose.live_scheduler import JOURNAL_CODEC, make_scheduler
+from rota.compose.live_scheduler import JOURNAL_CODEC, make_scheduler, read_setup
 from rota.live.daemon import Daemon
 from rota.live.driver import Driver
 from rota.live.local_channel import LocalChannel
@@ -51,7 +51,7 @@ def daemon_of(home: Path) -> Daemon:
         JOURNAL_CODEC,
         Driver(home, LocalChannel(home, cluster, [[gpu] for gpu in gpus]), lease_grace_seconds=5.0),
         worker=lambda named: [sys.executable, "-m", "rota.server.policy_worker", named],
-        configuration={**configuration(str(cluster)), "nodes": plain, "pretend": False},
+        setup=read_setup({**configuration(str(cluster)), "nodes": plain, "pretend": False}),
     )
 
 

@@ -8,11 +8,11 @@ from typing import Any
 import pytest
 
 from rota.compose.live_scheduler import JOURNAL_CODEC, make_scheduler, plain_settings
+from rota.core.fold.configured import Configured
 from rota.core.scheduler import Scheduler
 from rota.core.settings import Settings
 from rota.live import daemon as daemon_module
 from rota.live.daemon import Daemon
-from rota.live.given_beliefs import GIVEN
 from rota.live.recovery import recover
 from rota.live.replay import replay
 from tests.live.scheduler import test_daemon
@@ -26,7 +26,7 @@ def told_daemon(home: Path, monkeypatch: pytest.MonkeyPatch, says: Mapping[str, 
 
     def chosen(cluster: str = "", policy: str = "fifo") -> dict[str, Any]:
         settings = plain_settings(Settings(policy=policy, retry_seconds=5.0, learn_variability=True))
-        return {**usual(cluster, policy), "settings": settings, GIVEN: dict(says)}
+        return {**usual(cluster, policy), "settings": settings, "told": dict(says)}
 
     with monkeypatch.context() as patch:
         patch.setattr(test_daemon, "configuration", chosen)
@@ -76,11 +76,12 @@ def test_recovery_from_a_snapshot_knows_what_was_told_after_it(tmp_path: Path, m
     monkeypatch.setattr("rota.live.upkeep.SNAPSHOT_EVERY", 1000)
     for _ in range(2):
         with told_daemon(tmp_path, monkeypatch, told(FAST_K80), "2xV100 + 1xK80") as daemon:
+            assert daemon.begun.wait(test_daemon.PATIENCE)
             assert daemon.scheduler.state.knowledge.rates.table["net", "K80", 1] == 40.0
             ended(daemon, submit(daemon, "true", profile="net"))
     journal = daemon_module.Journal(tmp_path / "journal.sqlite", JOURNAL_CODEC)
-    chosen = journal.configuration()
-    assert chosen is not None
-    found = recover(journal, JOURNAL_CODEC, make_scheduler, chosen)
+    found = recover(journal, JOURNAL_CODEC, make_scheduler)
+    configured = [entry.number for entry in journal.entries() for event in entry.events if isinstance(event, Configured)]
+    assert len(configured) == 2 and configured[0] == 1, "a start with the same flags has no entry"
     journal.close()
     assert beliefs(found) == beliefs(check_journal(tmp_path))

@@ -125,6 +125,6 @@ def test_what_a_job_is_measured_at_is_what_is_believed_of_it_then() -> None:
     demand = Demand(2, (1, 2), 128, (128, 256))
     for gpus, batch in ((1, 128), (2, 256)):
         assert each.goes_by_batch("own/bs64", demand, "V100", gpus, batch)
-        learned = each.batch_learned("own/bs64", demand, "V100", gpus, 1.7, batch)
+        learned = each.batch_measurement("own/bs64", demand, "V100", gpus, 1.7, batch).over(each)
         assert learned.rate_of("own/bs64", demand, "V100", gpus, batch) == pytest.approx((1.7, 0.0), abs=UNPROFILED_UNCERTAINTY)
     assert not each.goes_by_batch("own/bs64", demand, "V100", 2, 128)

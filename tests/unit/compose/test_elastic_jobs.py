@@ -133,7 +133,7 @@ def test_what_does_something_is_not_told_of(way: str, spec: JobSpec) -> None:
 def test_an_elastic_job_of_a_folder_is_simulated_by_the_tables_and_scheduled_by_the_model(tmp_path: Path) -> None:
     study = {"trace": trace(JobSpec(steps=500.0, gpus=2, profile="cifar10/global128")), "cluster": "2x(4xT4)"}
     ready = prepare_study(make_study({**study, "profile": write_pollux(tmp_path), "elastic": "batch"}))
-    true, believed = ready.physics.rates, ready.rates_shown
+    true, believed = ready.physics.rates, ready.setup.given.rates
     assert isinstance(true.model, StepTimes) and isinstance(believed.model, StepTimes)
     assert isinstance(true.model.tables["cifar10 T4"], StepTable) and isinstance(believed.model.tables["cifar10 T4"], StepTime)
     assert true.efficiency == published_efficiency() and believed.efficiency == published_efficiency().modelled()

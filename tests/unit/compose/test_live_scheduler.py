@@ -5,7 +5,7 @@ from typing import Any
 
 import pytest
 
-from rota.compose.live_scheduler import make_scheduler, plain_settings
+from rota.compose.live_scheduler import make_scheduler, plain_settings, plain_setup, read_setup
 from rota.compose.parse_tactics import make_tactics
 from rota.core.decision_timing import AtEvents, AtRounds, WholeSteps
 from rota.core.selection import SelectionRules
@@ -13,7 +13,7 @@ from rota.core.settings import Settings
 from rota.errors import JournalError
 
 
-def configuration(settings: Any) -> dict[str, Any]:
+def plain(settings: Any) -> dict[str, Any]:
     return {"policy": "fifo", "placer": "packed", "cluster": "4xV100", "pretend": True, "settings": settings}
 
 
@@ -30,11 +30,13 @@ def configuration(settings: Any) -> dict[str, Any]:
     ],
 )
 def test_a_scheduler_is_made_as_its_journal_says(settings: Settings) -> None:
-    written = json.dumps(configuration(plain_settings(settings)), allow_nan=False)
-    assert make_scheduler(json.loads(written)).settings == settings
+    written = json.dumps(plain(plain_settings(settings)), allow_nan=False)
+    setup = read_setup(json.loads(written))
+    assert make_scheduler(setup).settings == settings
+    assert read_setup(json.loads(json.dumps(plain_setup(setup), allow_nan=False))) == setup
 
 
 def test_settings_that_are_not_known_are_refused_by_name() -> None:
     with pytest.raises(JournalError, match=r"round_seconds \(60\.0\).*does not know") as error:
-        make_scheduler(configuration({"lease_seconds": 300.0, "round_seconds": 60.0, "at_events": True}))
+        read_setup(plain({"lease_seconds": 300.0, "round_seconds": 60.0, "at_events": True}))
     assert "the Rota that wrote" in (error.value.hint or "")

@@ -57,7 +57,7 @@ TRACE = Trace("two", "made", tuple(Arrival(0.0, JobSpec(name=f"job-{n}", profile
 
 def test_none_turns_off_what_a_policy_brings() -> None:
     brings, goes_without = (
-        prepare_study(Study(TRACE, policy="gandiva", cluster="1xV100", tactics=tactics)).settings.tactics
+        prepare_study(Study(TRACE, policy="gandiva", cluster="1xV100", tactics=tactics)).setup.settings.tactics
         for tactics in ("", "none")
     )
     assert brings.colocating is not None and not goes_without
@@ -75,6 +75,6 @@ def test_none_turns_off_what_a_policy_brings() -> None:
 )
 def test_who_tries_pairs_is_not_told_of_them(policy: str, tactics: str, told: bool) -> None:
     prepared = prepare_study(Study(TRACE, policy=policy, tactics=tactics, cluster="1xV100", rates=PAIRED))
-    assert bool(prepared.rates_shown.pairs) == told
+    assert bool(prepared.setup.given.rates.pairs) == told
     assert prepared.physics.rates.pairs == PAIRED.pairs, "they run as they are"
-    assert prepared.rates_shown.table == PAIRED.table
+    assert prepared.setup.given.rates.table == PAIRED.table

@@ -8,10 +8,12 @@ from typing import Any
 import pytest
 
 from rota.compose.live_fields import REMEMBERED_FIELDS
-from rota.compose.prepare_live import describe_given_changes, forgettable, given_decision_timing, merge_given, read_flags
-from rota.core.decision_timing import AtEvents, AtRounds
+from rota.compose.live_scheduler import make_home_setup, plain_flags, read_kept_flags
+from rota.compose.prepare_live import describe_given_changes, forgettable, merge_given, read_flags
+from rota.core.decision_timing import AtEvents, AtRounds, DecisionTiming
+from rota.core.settings import Settings
 from rota.errors import InputError, OptionError, UnknownNameError
-from rota.live.given_beliefs import GIVEN, SCORED, GivenBeliefs
+from rota.live.given_beliefs import GivenFlag, GivenFlags, given_beliefs
 from rota.model.cluster import Cluster
 from tests.unit.profiles.test_scaling import TRUTH, write_pollux
 
@@ -20,9 +22,13 @@ NAMES = ["V100:0", "V100:1", "K80:0"]
 HEADER = "profile,accelerator,gpus,steps_per_second\n"
 
 
-def told(**given: Any) -> dict[str, Any]:
-    found = read_flags(given, CLUSTER, NAMES).told
-    return dict(json.loads(json.dumps(found, allow_nan=False)))  # as a journal gives it back
+def told(**given: Any) -> GivenFlags:
+    found = plain_flags(read_flags(given, CLUSTER, NAMES).given)
+    return read_kept_flags(json.loads(json.dumps(found, allow_nan=False)))  # as a journal gives them back
+
+
+def given_decision_timing(flags: GivenFlags) -> DecisionTiming:
+    return make_home_setup("fifo", "packed", Settings(), flags, CLUSTER, pretend=True).settings.decide
 
 
 @pytest.fixture
@@ -40,27 +46,27 @@ def test_what_files_say_is_kept_and_the_files_are_not_needed_again(files: Path) 
     )
     for name in ("rates.csv", "tensors.csv", "scores.csv"):
         (files / name).unlink()
-    found = GivenBeliefs.of({GIVEN: kept, SCORED: NAMES})
+    found = given_beliefs(kept, 0.0, NAMES)
     assert found.rates.rate("net", "K80", 1) == (9.0, 0.0) and found.rates.knows("resnet50"), "the rest is in the catalogue"
     assert found.rates.rate("net", "V100", 1, 2)[0] == pytest.approx(4 / 1.7 / 1.2)
     assert found.skews.of("net") == 0.9 and found.costs.resize_seconds == 2.0
     assert found.scores is not None and found.scores.scores.tolist() == [[1.2, 1.0, 1.4]]
-    assert kept["profile"]["said"] == str(files / "rates.csv"), "a start from another folder tells the same"
+    assert kept["profile"].said == str(files / "rates.csv"), "a start from another folder tells the same"
 
 
 def test_a_folder_of_step_times_is_kept_as_the_model_that_fits_it(files: Path) -> None:
     kept = told(profile=str(write_pollux(files / "profiles")))
     shutil.rmtree(files / "profiles")
-    found = GivenBeliefs.of({GIVEN: kept, SCORED: NAMES}).rates
+    found = given_beliefs(kept, 0.0, NAMES).rates
     assert found.rate("cifar10/global128", "T4", 4)[0] == pytest.approx(1 / TRUTH.seconds(4, 128, False), rel=0.05)
     assert found.knows("resnet50"), "the rest is in the catalogue"
     assert found.efficiency.progress("cifar10", 4096) < 4096, "a larger batch is no free progress for a live scheduler either"
-    assert len(json.dumps(kept)) < 3000
+    assert len(json.dumps(plain_flags(kept))) < 3000
 
 
 def test_nothing_told_is_the_catalogue() -> None:
-    found = GivenBeliefs.of({})
-    assert found == GivenBeliefs.of({GIVEN: {}}) and found.scores is None
+    found = given_beliefs({}, 0.0, NAMES)
+    assert found == given_beliefs({}, 0.0, []) and found.scores is None
     assert found.rates.knows("resnet50") and found.costs.move_seconds == 1.0
 
 
@@ -73,9 +79,9 @@ def test_what_is_given_replaces_what_was_told_and_the_rest_stays(files: Path) ->
         f"as before: --variability {files / 'scores.csv'}",
         "no longer: --round-seconds 60",
         "new: --wait-for-place",
-        f"changed: --profile {files / 'rates.csv'}, whose contents are others than before",
+        f"changed: --profile {files / 'rates.csv'}, whose contents have changed",
     ]
-    assert describe_given_changes(now, merge_given(now, {"profile": {"said": "b", "value": {}}})) == [
+    assert describe_given_changes(now, merge_given(now, {"profile": GivenFlag("b", {})})) == [
         f"as before: --wait-for-place, --variability {files / 'scores.csv'}",
         f"changed: --profile b, before {files / 'rates.csv'}",
     ]
@@ -84,7 +90,7 @@ def test_what_is_given_replaces_what_was_told_and_the_rest_stays(files: Path) ->
 
 def test_tactics_are_kept_replaced_and_forgotten() -> None:
     before = told(tactics="pack:settle_seconds=2")
-    assert merge_given(before, told(round_seconds=60.0))["tactics"] == {"said": "pack:settle_seconds=2"}
+    assert merge_given(before, told(round_seconds=60.0))["tactics"] == GivenFlag("pack:settle_seconds=2")
     now = merge_given(before, told(tactics="pack"))
     assert describe_given_changes(before, now) == ["changed: --tactics pack, before pack:settle_seconds=2"]
     assert merge_given(now, {}, forgettable(["--tactics"])) == {}
@@ -95,7 +101,7 @@ def test_tactics_are_kept_replaced_and_forgotten() -> None:
 def test_medians_belong_to_the_file_of_runs(files: Path) -> None:
     Path("runs.csv").write_text("uuid,perf\n" + "".join(f"g{i},{1 + i / 10}\n" for i in range(4)))
     before = told(variability="runs.csv", variability_medians=True)
-    assert before["variability_medians"] == {"said": True}
+    assert before["variability_medians"] == GivenFlag(True)
     assert "variability_medians" not in merge_given(before, told(variability="scores.csv"))
     assert merge_given(before, {}, ("variability",)) == {}
     with pytest.raises(OptionError, match="does nothing"):

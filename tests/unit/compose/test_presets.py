@@ -66,6 +66,6 @@ def test_flags_and_presets_say_when_it_decides(
     name: str | None, given: dict[str, Any], decide: DecisionTiming, facts: tuple[str, float | None]
 ) -> None:
     ready = prepare_study(Study(trace="synthetic:jobs=3", policy="fifo", cluster="4xV100", preset=name, **given))
-    assert ready.settings.decide == decide
+    assert ready.setup.settings.decide == decide
     assert (ready.params["decide"], ready.params["round_seconds"]) == facts
     assert ready.physics.whole_steps_seconds == (decide.round_seconds if isinstance(decide, WholeSteps) else 0.0)

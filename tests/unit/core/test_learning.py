@@ -7,7 +7,7 @@ import pytest
 
 from rota.api import simulate
 from rota.beliefs.estimate import Estimator
-from rota.beliefs.rates import Rates
+from rota.beliefs.rates import MeasuredRates, Rates
 from rota.beliefs.variability import Variability
 from rota.compose.hidden_rates import shown_part
 from rota.core.scheduler import Scheduler
@@ -80,11 +80,18 @@ def test_a_moment_says_nothing() -> None:
 
 
 def test_a_measured_table_learns_too() -> None:
-    learned = TRUE.learned("a", "V100", 1, 8.0).learned("c", "V100", 1, 0.7, beside="a")
+    layer = TRUE.measurement("a", "V100", 1, 8.0)
+    beside = TRUE.measurement("c", "V100", 1, 0.7, beside="a")
+    assert layer is not None and beside is not None
+    measured = layer.extended(beside)
+    learned = measured.over(TRUE)
     assert learned.rate("a", "V100", 1)[0] == 8.0
     assert learned.colocated_rates("a", "c", "V100", 1) == (7.0, 0.7)
     assert TRUE.rate("a", "V100", 1)[0] == 10.0, "a value: the old one stays"
-    assert Rates().learned("new", "V100", 1, 3.0) == Rates(), "nobody there who could take it"
+    given = Rates(table={("a", "V100", 1): 3.0, ("b", "V100", 1): 4.0})
+    assert measured.over(given).table == {("a", "V100", 1): 8.0, ("b", "V100", 1): 4.0}, "what is measured is a layer of its own"
+    assert MeasuredRates.found_in(learned, TRUE) == measured
+    assert Rates().measurement("new", "V100", 1, 3.0) is None, "no source could take it"
 
 
 @pytest.mark.parametrize("part", [0.0, -0.1, 1.5, float("nan")])

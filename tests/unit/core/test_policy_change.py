@@ -58,7 +58,7 @@ def test_snapshots_work_with_the_catalogue_and_with_every_memory(policy: str) ->
     ready, engine = halfway(policy)
     words = codec_for(ready.policy)
     plain = json.loads(json.dumps(engine.scheduler.snapshot(words)))
-    twin = Scheduler(ready.cluster, ready.placer, ready.settings)
+    twin = Scheduler.of(ready.cluster, ready.setup)
     twin.restore(plain, words)
     assert twin.snapshot(words) == engine.scheduler.snapshot(words)
     engine.scheduler = twin

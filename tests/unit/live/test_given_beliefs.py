@@ -12,13 +12,14 @@ from hypothesis import strategies as st
 from rota.beliefs.rates import Rates
 from rota.beliefs.step_time import StepMeasurement, fit
 from rota.beliefs.variability import Variability
-from rota.compose.live_scheduler import JOURNAL_CODEC, make_scheduler, plain_settings
+from rota.compose.live_scheduler import JOURNAL_CODEC, make_scheduler, plain_settings, read_setup
 from rota.compose.parse_tactics import make_tactics
+from rota.core.fold.configured import Configured
 from rota.core.scheduler import Scheduler
 from rota.core.settings import Settings
 from rota.core.validate import validate
-from rota.live.given_beliefs import GIVEN, SCORED, GivenBeliefs, apply_given, plain_rates, plain_scores, scored_devices
-from rota.live.replay import reconfigured
+from rota.live.given_beliefs import plain_rates, plain_scores, scored_devices
+from rota.live.home_setup import HomeSetup
 from rota.model.allocation import Ranking
 from rota.model.events import Allocated, Progressed, Started, Submitted
 from rota.model.job import JobSpec
@@ -56,13 +57,20 @@ STEP_TIMES = StepTimes(
 )
 
 
-def configuration(says: Mapping[str, Any], **settings: Any) -> dict[str, Any]:
+def setup(says: Mapping[str, Any], **settings: Any) -> HomeSetup:
     plain = plain_settings(Settings(policy="fifo", learn_variability=True, **settings))
     common = {"policy": "fifo", "placer": "packed", "cluster": "2xV100 + 1xK80", "pretend": True, "settings": plain}
-    return {**common, GIVEN: dict(says), SCORED: NAMES}
+    return read_setup({**common, "told": dict(says)})
 
 
-def started(chosen: Mapping[str, Any], profiles: Sequence[str] = ("net", "old", "")) -> Scheduler:
+def configured(scheduler: Scheduler, now: HomeSetup) -> Scheduler:
+    """A copy of a scheduler that is set up like this from now on."""
+    twin = scheduler.fork()
+    twin.fold(twin.state.now_s, [Configured(now, twin.state.now_s)])
+    return twin
+
+
+def started(chosen: HomeSetup, profiles: Sequence[str] = ("net", "old", "")) -> Scheduler:
     """A scheduler with jobs, the first of which runs on the first GPU."""
     scheduler = make_scheduler(chosen)
     submitted = [Submitted(i + 1, JobSpec(gpus=1, steps=1e6, profile=name), 0.0) for i, name in enumerate(profiles)]
@@ -112,61 +120,60 @@ SAID = st.fixed_dictionaries(
 @given(first=SAID, second=SAID)
 def test_who_is_told_later_believes_what_others_were_told_from_the_start(first: dict[str, Any], second: dict[str, Any]) -> None:
     before, now = (
-        configuration(told(**each), **({"cordon_slower_than": 1.3} if "cordon_slower_than" in each else {}))
-        for each in (first, second)
+        setup(told(**each), **({"cordon_slower_than": 1.3} if "cordon_slower_than" in each else {})) for each in (first, second)
     )
     submitted = [Submitted(i + 1, JobSpec(gpus=1, steps=1000.0, profile=name), 0.0) for i, name in enumerate(("net", "old", ""))]
     changed, fresh = make_scheduler(before), make_scheduler(now)
     for scheduler in (changed, fresh):
         scheduler.step(0.0, submitted)
-    again = reconfigured(changed, make_scheduler, before, now)
+    again = configured(changed, now)
     validate(again.state)
     assert beliefs(again) == beliefs(fresh)
-    assert beliefs(reconfigured(again, make_scheduler, now, before)) == beliefs(changed)
+    assert beliefs(configured(again, before)) == beliefs(changed)
 
 
 def test_running_jobs_are_believed_to_run_at_the_new_rate() -> None:
-    before, now = configuration(told(FAST_V100)), configuration(told(FAST_K80, scores(2.0, 2.0, 1.0)))
+    before, now = setup(told(FAST_V100)), setup(told(FAST_K80, scores(2.0, 2.0, 1.0)))
     scheduler = started(before)
     table = scheduler.state.jobs.table
     assert table.rate[0] == 40.0
-    again = reconfigured(scheduler, make_scheduler, before, now)
+    again = configured(scheduler, now)
     assert again.state.jobs.table.rate[0] == 1.0, "2 steps a second, on a GPU that takes twice as long"
     assert table.rate[0] == 40.0, "the other scheduler knows nothing of it"
     validate(again.state)
 
 
 def test_a_type_of_which_nothing_was_known_becomes_an_option() -> None:
-    before, now = configuration(told(NO_K80)), configuration(told(FAST_K80))
+    before, now = setup(told(NO_K80)), setup(told(FAST_K80))
     scheduler = make_scheduler(before)
     scheduler.step(0.0, [Submitted(1, JobSpec(gpus=1, steps=10.0, profile="net", accelerators=("K80",)), 0.0)])
     assert not len(scheduler.state.jobs.rows), "it cannot run"
-    again = reconfigured(scheduler, make_scheduler, before, now)
+    again = configured(scheduler, now)
     assert len(again.state.jobs.rows) == 1 and again.state.jobs.table.best_rate[0] == 40.0
 
 
 def test_measured_rates_stay() -> None:
-    before, now = configuration(told(FAST_V100), learn=True), configuration(told(FAST_K80), learn=True)
+    before, now = setup(told(FAST_V100), learn=True), setup(told(FAST_K80), learn=True)
     scheduler = started(before)
     life = scheduler.state.jobs.attempts[1].number
     for at_s in (1.0, 101.0, 201.0):
         scheduler.step(at_s, [Progressed(np.array([1]), np.array([life]), np.array([10 * (at_s - 1)]), np.array([0.0]), at_s)])
     assert scheduler.state.knowledge.rates.table["net", "V100", 1] == pytest.approx(10.0)
-    known = reconfigured(scheduler, make_scheduler, before, now).state.knowledge
+    known = configured(scheduler, now).state.knowledge
     assert known.rates.table["net", "V100", 1] == pytest.approx(10.0), "measured"
     assert known.rates.table["net", "K80", 1] == 40.0, "told"
 
 
 def test_a_start_that_took_longer_stays_the_price_of_moving() -> None:
-    before, now = configuration(told(launch_seconds=3.0)), configuration(told(launch_seconds=0.5))
+    before, now = setup(told(launch_seconds=3.0)), setup(told(launch_seconds=0.5))
     scheduler = started(before)
     scheduler.state.jobs.table.move_seconds[0] = 12.0
-    again = reconfigured(scheduler, make_scheduler, before, now)
+    again = configured(scheduler, now)
     assert again.state.jobs.table.move_seconds[:3].tolist() == [12.0, 0.5, 0.5]
 
 
 def test_measured_scores_stay_and_are_weighed_against_what_is_told() -> None:
-    before, now = configuration(told(slow=scores(1.1, 1.2, 1.3))), configuration(told(slow=scores(1.5, 1.6, 1.7)))
+    before, now = setup(told(slow=scores(1.1, 1.2, 1.3))), setup(told(slow=scores(1.5, 1.6, 1.7)))
     scheduler = make_scheduler(before)
     known = scheduler.state.knowledge
     assert known.learning is not None
@@ -174,42 +181,42 @@ def test_measured_scores_stay_and_are_weighed_against_what_is_told() -> None:
     for at_s in range(4):
         learned = learned.learned("A", [1], 2.0, float(at_s))
     known.learning = known.variability = learned
-    again = reconfigured(scheduler, make_scheduler, before, now).state.knowledge.learning
+    again = configured(scheduler, now).state.knowledge.learning
     assert again is not None and again.scores.tolist() == [[1.5, float(learned.scores[0, 1]), 1.7]]
     assert [value for _, value, _ in again.recent[0, 1]] == [1.6, 2.0, 2.0, 2.0, 2.0]
     assert again.learned("A", [1], 2.0, 5.0).scores[0, 1] == 2.0
-    other = configuration(told(slow=scores(1.0, 1.0, 1.4, name="B")))
-    last = reconfigured(scheduler, make_scheduler, before, other).state.knowledge.learning
+    other = setup(told(slow=scores(1.0, 1.0, 1.4, name="B")))
+    last = configured(scheduler, other).state.knowledge.learning
     assert last is not None and last.scores.tolist() == [[1.0, 1.0, 1.4]], "a class that is gone takes its measurements with it"
 
 
 def test_gpus_keep_their_names_and_numbers_are_never_used_again() -> None:
-    assert scored_devices({"0": ["a", "b"], "2": ["c"], "1": ["d"]}) == ["a", "b", "d", "c"]
-    assert scored_devices({"0": ["a", "b"], "10": ["b"], "9": ["c"]}) == ["a", "", "c", "b"], "b left, and joined again"
+    assert scored_devices([("a", "b"), ("d",), ("c",)]) == ["a", "b", "d", "c"]
+    assert scored_devices([("a", "b"), ("c",), ("b",)]) == ["a", "", "c", "b"], "b left, and joined again"
 
 
 def test_who_is_told_of_packing_later_may_share_gpus_and_goes_on_so() -> None:
     """Also when the tactic is given up: jobs may share GPUs at that moment."""
-    without, packing = configuration({}), configuration({}, tactics=make_tactics("pack:settle_seconds=5"))
+    without, packing = setup({}), setup({}, tactics=make_tactics("pack:settle_seconds=5"))
     scheduler = started(without)
     assert not scheduler.state.sharing
-    later = reconfigured(scheduler, make_scheduler, without, packing)
+    later = configured(scheduler, packing)
     assert later.state.sharing and later.settings.tactics.colocating == Pack(settle_seconds=5.0) and not scheduler.state.sharing
     later.restore(json.loads(json.dumps(later.snapshot(JOURNAL_CODEC))), JOURNAL_CODEC)
     assert later.state.sharing
-    assert reconfigured(later, make_scheduler, packing, without).state.sharing
+    assert configured(later, without).state.sharing
 
 
 def test_a_policy_that_packs_finds_pairs_for_jobs_that_were_there_before_it() -> None:
     rates = Rates(table=FAST_V100.table, pairs={("net", "old", "V100", 1): (30.0, 2.0)})
-    before, packing = (configuration(told(rates), packing=yes) for yes in (False, True))
+    before, packing = (setup(told(rates), packing=yes) for yes in (False, True))
     scheduler = started(before)
     option = scheduler.state.jobs.table.option[:3].tolist()
-    later = reconfigured(scheduler, make_scheduler, before, packing)
+    later = configured(scheduler, packing)
     assert later.state.knowledge.options.has_colocated and not scheduler.state.knowledge.options.has_colocated
     assert later.state.jobs.table.option[:3].tolist() == option, "numbers of options in use stay true"
     validate(later.state)
-    again = reconfigured(later, make_scheduler, packing, before)
+    again = configured(later, before)
     assert again.state.knowledge.options.has_colocated, "jobs may share GPUs at that moment"
 
 
@@ -218,20 +225,19 @@ def test_a_folder_of_step_times_is_told_as_the_model_that_fits_it() -> None:
     measured = Rates(model=STEP_TIMES, efficiency=published_efficiency())
     says = json.loads(json.dumps(told(measured)))
     assert "curves" not in json.dumps(says).replace('"curves": {"dict": []}', ""), "what is published need not be kept"
-    found = GivenBeliefs.of(configuration(says)).rates
-    assert found.model == STEP_TIMES.fitted() == GivenBeliefs.of(configuration(says)).rates.model
+    found = setup(says).given.rates
+    assert found.model == STEP_TIMES.fitted() == setup(says).given.rates.model
     assert found.efficiency == published_efficiency().modelled()
     assert found.rate("net/global16", "T4", 2)[0] == pytest.approx(1 / (0.1 + 0.08 + 0.1), rel=0.15)
     assert found.rate("vgg16/bs32", "V100", 1) == Rates(model=Catalogue()).rate("vgg16/bs32", "V100", 1)
 
 
 def test_other_step_times_replace_those_that_were_told_before() -> None:
-    before, now = (GivenBeliefs.of(configuration(told(Rates(model=model)))) for model in (STEP_TIMES, Catalogue()))
-    core = make_scheduler(configuration(told(Rates(model=STEP_TIMES))))
+    before, now = (setup(told(Rates(model=model))) for model in (STEP_TIMES, Catalogue()))
+    core = make_scheduler(before)
     core.step(0.0, [Submitted(0, JobSpec(profile="net/global16", gpus=2, gpu_counts=(1,), steps=10.0), 0.0)])
     assert core.state.knowledge.rates.model == STEP_TIMES
-    state = apply_given(core.state, before, now, core.settings)
-    validate(state)
-    assert state.knowledge.rates.model == Catalogue()
-    back = apply_given(state, now, before, core.settings)
-    assert back.knowledge.rates.model == STEP_TIMES
+    later = configured(core, now)
+    validate(later.state)
+    assert later.state.knowledge.rates.model == Catalogue()
+    assert configured(later, before).state.knowledge.rates.model == STEP_TIMES

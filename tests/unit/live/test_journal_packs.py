@@ -16,7 +16,7 @@ from typing import Any
 
 import pytest
 
-from rota.compose.live_scheduler import JOURNAL_CODEC, make_scheduler
+from rota.compose.live_scheduler import JOURNAL_CODEC, make_scheduler, read_setup
 from rota.compose.registry import make_policy
 from rota.errors import JournalError
 from rota.live.election import Election
@@ -46,7 +46,7 @@ class Queue:
         """`whole`: answers are written as version 1 wrote them."""
         self.journal, self.whole, self.now_s, self.jobs = journal, whole, 0.0, 0
         journal.configure(configuration(policy))
-        self.scheduler, self.policy = make_scheduler(configuration(policy)), make_policy(policy)
+        self.scheduler, self.policy = make_scheduler(read_setup(configuration(policy))), make_policy(policy)
         self.memories = memory_codec(self.policy)
 
     def turns(self, events: list[External]) -> None:
@@ -183,7 +183,7 @@ def test_packing_keeps_every_entry(opens: Open, small_packs: None) -> None:
     journal.close()
     again = opens()
     check_replay(again)
-    recovered = recover(again, JOURNAL_CODEC, make_scheduler, configuration("tiresias"))
+    recovered = recover(again, JOURNAL_CODEC, make_scheduler)
     assert recovered.snapshot(JOURNAL_CODEC) == queue.scheduler.snapshot(JOURNAL_CODEC)
     again.close()
 
@@ -297,7 +297,7 @@ def test_a_journal_of_the_version_before_is_read_written_and_packed(tmp_path: Pa
     with closing(sqlite3.connect(path)) as db:
         assert db.execute("SELECT value FROM meta WHERE key = 'schema'").fetchone() == ("1",), "reading changes nothing"
     with closing(Journal(path, JOURNAL_CODEC)) as journal:
-        recovered = recover(journal, JOURNAL_CODEC, make_scheduler, configuration("tiresias"))
+        recovered = recover(journal, JOURNAL_CODEC, make_scheduler)
         queue = Queue(journal, "tiresias")
         queue.scheduler, queue.jobs, queue.now_s = recovered, 40, recovered.state.now_s
         queue.submit(5)

@@ -47,9 +47,7 @@ def test_an_old_journal_replays_to_the_same_decisions(journal: Journal) -> None:
 def test_an_old_snapshot_is_the_state_that_its_entries_lead_to(journal: Journal) -> None:
     found = journal.snapshot()
     assert found is not None and found[1]["version"] < snapshot.VERSION
-    configuration = journal.configuration(found[0])
-    assert configuration is not None
-    restored = recover(journal, JOURNAL_CODEC, make_scheduler, configuration)
+    restored = recover(journal, JOURNAL_CODEC, make_scheduler)
     *_, (_, folded, _) = replay(journal, JOURNAL_CODEC, make_scheduler)
     journal.close()
     assert snapshot.take(restored.state, JOURNAL_CODEC) == snapshot.take(folded.state, JOURNAL_CODEC)

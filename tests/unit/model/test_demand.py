@@ -4,7 +4,7 @@ import numpy as np
 import pytest
 
 from rota.beliefs.make_options import grown, make_options, renewed, why_never
-from rota.beliefs.rates import UNPROFILED_UNCERTAINTY, Rates
+from rota.beliefs.rates import UNPROFILED_UNCERTAINTY, MeasuredRates, Rates
 from rota.errors import OptionError
 from rota.model.cluster import Cluster
 from rota.model.job import Demand, JobSpec
@@ -84,7 +84,9 @@ def test_accounts_and_rows_stay_when_kinds_nodes_or_rates_come() -> None:
     assert (more.account[: len(before)] == before.account).all() and (more.gpus[: len(before)] == before.gpus).all()
     wider = grown(more, kinds, Cluster.parse("1x(4xV100) + 1x(8xP100)"), rates, packing=False)
     assert (wider.account[: len(more)] == more.account).all()
-    news = renewed(wider, kinds, Cluster.parse("1x(4xV100) + 1x(8xP100)"), rates.learned("a", "V100", 4, 2.0), {0, 1})
+    news = renewed(
+        wider, kinds, Cluster.parse("1x(4xV100) + 1x(8xP100)"), MeasuredRates(table={("a", "V100", 4): 2.0}).over(rates), {0, 1}
+    )
     assert (news.account == wider.account).all()
     assert news.rate[int(np.flatnonzero((news.kind == 0) & (news.gpus == 4))[0])] == 2.0
 
@@ -108,7 +110,7 @@ def test_a_step_means_the_same_at_every_batch_size() -> None:
     assert rates.rate_of("a", demand, "V100", 1, 64) == (10.0, 0.0)
     assert rates.rate_of("a", demand, "V100", 1, 128) == (14.0, 0.0), "7 steps of 128 examples are 14 of 64"
     assert rates.rate_of("a", demand, "V100", 1, 32) == (10.0, UNPROFILED_UNCERTAINTY), "as many examples a second"
-    learned = rates.batch_learned("a", demand, "V100", 1, 9.0, 32)
+    learned = rates.batch_measurement("a", demand, "V100", 1, 9.0, 32).over(rates)
     assert learned.rate_of("a", demand, "V100", 1, 32) == (9.0, 0.0)
 
 
