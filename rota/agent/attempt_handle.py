@@ -11,12 +11,13 @@ import time
 from pathlib import Path
 
 from rota.agent import datagrams
-from rota.agent.attempt_files import LaunchOrder, StatusFile, read_order, read_status, starting, unix_s, write_order
+from rota.agent.attempt_files import AttemptStatus, LaunchOrder, read_order, read_status, starting, unix_s, write_order
+from rota.agent.command_datagrams import encode_command
 from rota.agent.constants import ENDED, LOST
 from rota.agent.disk import COMPLAINTS, CONTROL, JOB_LOCK, STATUS, SUPERVISOR_LOCK, is_free, sync_folder
 from rota.agent.lost import declare_lost, signs_of
-from rota.agent.orders import AttemptStatus, attempt_status
 from rota.agent.processes import Process, ProcessIdentity, boot_id, boot_s, holders
+from rota.agent.rules import AgentCommand
 from rota.folders import make_folder
 
 PATIENCE_SECONDS = 10.0
@@ -53,7 +54,7 @@ class AttemptHandle:
         """`detached`: its supervisor is nobody's child. Whoever ends this process may end its children with it."""
         self.folder, self.job, self.attempt, self._detached = folder, job, attempt, detached
         self.order = order or read_order(folder)
-        self.status: StatusFile | None = None
+        self.status: AttemptStatus | None = None
         self.supervised = False
         """Whether it had a supervisor at the last look."""
         self.problem = ""
@@ -68,8 +69,14 @@ class AttemptHandle:
     def ended(self) -> bool:
         return self.status is not None and self.status.state == ENDED
 
+    @property
+    def _last(self) -> AttemptStatus:
+        """Status as of the last look."""
+        return self.status or starting(self.job, self.attempt, self.order)
+
     def to_status(self) -> AttemptStatus:
-        return attempt_status(self.job, self.attempt, self.order, self.status)
+        """Return the status as drivers get it. A renewal changes only the file, and is not news."""
+        return self._last._replace(lease_s=None, written_boot_s=0.0)
 
     # Starting it.
 
@@ -138,10 +145,11 @@ class AttemptHandle:
         with contextlib.suppress(OSError):
             found = (self.folder / STATUS).stat()
             stamp = (found.st_ino, found.st_mtime_ns)
-            if stamp != self._stamp and (status := read_status(self.folder)) is not None:
+            if stamp != self._stamp and (status := read_status(self.folder, self.order)) is not None:
                 # Clocks of file systems are coarse: a young file may be replaced by one with the same stamp.
                 if self.status is not None and status.pid != self.status.pid:  # it was started again, with another size
                     self.order = read_order(self.folder) or self.order
+                    status = read_status(self.folder, self.order) or status
                 self.status, self._stamp = status, stamp if time.time() - found.st_mtime > YOUNG_SECONDS else None
 
     def _is_supervised(self) -> bool:
@@ -159,9 +167,8 @@ class AttemptHandle:
     def declare_lost(self, *, job_lives_on: bool) -> None:
         """End it, if it has no supervisor. A disk that can't take the end is tried again at the next look."""
         with contextlib.suppress(OSError):
-            last = self.status or starting(self.job, self.attempt, self.order)
             lost = declare_lost(
-                self.folder, self.order, last, seen_s=self._seen_s, job_lives_on=job_lives_on, problem=self.problem
+                self.folder, self.order, self._last, seen_s=self._seen_s, job_lives_on=job_lives_on, problem=self.problem
             )
             self.status = lost or self.status
 
@@ -183,16 +190,18 @@ class AttemptHandle:
 
     def signs(self, ancestor: int) -> ProcessIdentity:
         """What its processes are known by; `ancestor`: its supervisor."""
-        last = read_status(self.folder) or self.status or starting(self.job, self.attempt, self.order)
+        last = read_status(self.folder, self.order) or self._last
         return signs_of(self.order, last, self._seen_s)._replace(ancestor=ancestor)
 
     # Speaking to it.
 
-    def send(self, message: dict[str, object]) -> bool:
-        """False: it has ended. What can't be delivered yet, because the supervisor is coming up or stopped, is sent later."""
+    def send(self, command: AgentCommand) -> bool:
+        """Send a command. Return False if the attempt has ended. If its supervisor cannot take it now, the latest command of each
+        kind is sent later."""
         self.read()
         if self.ended:
             return False
+        message = encode_command(command)
         self._unsent = [*(other for other in self._unsent if other["op"] != message["op"]), message]
         self._send()
         return True

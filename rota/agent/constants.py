@@ -39,8 +39,8 @@ PARK, WAKE = "park", "wake"
 HOOKED, RINGING, RESUMED, LATER, UNPARKABLE = "hooked", "ringing", "resumed", "later", "unparkable"
 """What a hook tells of its process, besides `parked`: it is in, it heard the signal, it goes on, it can't just now, it can't."""
 
-PARK_WAY, BY_DRIVER = "ROTA_PARK", "driver"
-"""Environment variable that says how a job is parked, and its value if the driver's own checkpoint does it."""
+PARK_WAY, BY_PRELOAD, BY_DRIVER = "ROTA_PARK", "preload", "driver"
+"""Environment variable with the park method of a job, and its values for the preloaded allocator and the driver's checkpoint."""
 
 PARK_SIGNAL = 45
 """What calls the hook: a real-time signal, SIGRTMIN+11 with glibc."""

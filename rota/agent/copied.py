@@ -24,7 +24,7 @@ def end_copied_attempts(home: Path, why: str) -> int:
             raise RotaError(f"{folder} has a supervisor: {home} is not a copy.", hint=f"rota up --home {home}")
         try:
             order = read_order(folder)
-            last = read_status(folder) or starting(job, attempt, order)
+            last = read_status(folder, order) or starting(job, attempt, order)
             write_atomic(folder, TOMBSTONE, b"", durable=True)
             write_status(folder, last._replace(state=ENDED, outcome=LOST, problem=why, ended_s=unix_s(order, boot_id())))
         finally:

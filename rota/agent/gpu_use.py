@@ -9,9 +9,9 @@ import math
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from typing import NamedTuple
 
+from rota.agent.attempt_files import AttemptStatus
 from rota.agent.constants import ATTEMPT_ID, ENDED, PARKED
 from rota.agent.gpu_readings import GpuReading, Readings
-from rota.agent.orders import AttemptStatus
 
 AttemptKey = tuple[int, int]
 """Job and attempt."""

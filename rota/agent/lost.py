@@ -2,7 +2,7 @@
 
 from pathlib import Path
 
-from rota.agent.attempt_files import LaunchOrder, StatusFile, read_status, unix_s, write_status
+from rota.agent.attempt_files import AttemptStatus, LaunchOrder, read_status, unix_s, write_status
 from rota.agent.constants import ATTEMPT_ID, ENDED, LOST, STARTING
 from rota.agent.disk import COMPLAINTS, JOB_LOCK, SUPERVISOR_LOCK, TOMBSTONE, try_lock, unlock, write_atomic
 from rota.agent.processes import ProcessIdentity, boot_id, end_all
@@ -12,8 +12,8 @@ WAIT_SECONDS = 0.2
 
 
 def declare_lost(
-    folder: Path, order: LaunchOrder | None, last: StatusFile, *, seen_s: float, job_lives_on: bool, problem: str = ""
-) -> StatusFile | None:
+    folder: Path, order: LaunchOrder | None, last: AttemptStatus, *, seen_s: float, job_lives_on: bool, problem: str = ""
+) -> AttemptStatus | None:
     """Its final status, or None: not yet, or it has a supervisor after all. Raises OSError where the disk does.
 
     `last`: how it was when we last knew. `seen_s`: when its session was last known to be its own. `job_lives_on`: another
@@ -25,7 +25,7 @@ def declare_lost(
     if lock is None:
         return None
     try:
-        last = read_status(folder) or last
+        last = read_status(folder, order) or last
         if last.state == ENDED:
             return last
         write_atomic(folder, TOMBSTONE, b"", durable=True)
@@ -45,7 +45,7 @@ def declare_lost(
         unlock(lock)
 
 
-def signs_of(order: LaunchOrder | None, last: StatusFile, seen_s: float) -> ProcessIdentity:
+def signs_of(order: LaunchOrder | None, last: AttemptStatus, seen_s: float) -> ProcessIdentity:
     """What the processes of an attempt are known by when its supervisor does not say."""
     return ProcessIdentity(
         life=order.env.get(ATTEMPT_ID, "") if order else "",

@@ -20,22 +20,43 @@ One daemon per home is the daemon's business to see to.
 """
 
 import contextlib
+import secrets
 from collections.abc import Callable, Mapping
 from pathlib import Path
 
 from rota.agent import rules
-from rota.agent.attempt_files import LaunchOrder, launch_instruction
+from rota.agent.attempt_files import AttemptStatus, LaunchOrder, launch_command
 from rota.agent.attempt_files import seconds as length
 from rota.agent.attempt_handle import AttemptHandle, reap
-from rota.agent.constants import KILL, PARK, RENEW, RESIZE, RESUME, SUSPEND
+from rota.agent.constants import ATTEMPT_ID
 from rota.agent.disk import LAUNCH, LOGS, RUN, attempt_folder, remove_attempt, remove_job_if_empty
 from rota.agent.listener import Listener
-from rota.agent.orders import AttemptStatus, held, on_disk
 from rota.agent.overdue import LeaseCheck
 from rota.agent.processes import boot_id, boot_s
 from rota.folders import make_folder
 
 __all__ = ["AttemptManager", "AttemptStatus", "LaunchOrder"]
+
+
+def on_disk(order: LaunchOrder) -> LaunchOrder:
+    """Return an order as launch.json has it. Its lease starts now.
+
+    The attempt's id is drawn here and replaces one that came along. A daemon that runs inside a job has that job's id in its
+    environment, and another home on this machine may have jobs with the same numbers.
+    """
+    return order._replace(
+        argv=list(order.argv),
+        env={**order.env, ATTEMPT_ID: f"{order.job}.{order.attempt}.{secrets.token_hex(8)}"},
+        workdir=str(Path(order.workdir).absolute()),
+        log=str(Path(order.log).absolute()),
+        from_step=float(order.from_step),
+        boot_id=boot_id(),
+        written_boot_s=boot_s(),
+        lease_seconds=length(order.lease_seconds) or 0.0,
+        grace_seconds=length(order.grace_seconds) or 0.0,
+        lease_grace_seconds=length(order.lease_grace_seconds) or 0.0,
+        steps_total=None if order.steps_total is None else float(order.steps_total),
+    )
 
 
 class AttemptManager:
@@ -63,7 +84,7 @@ class AttemptManager:
         """Start an attempt, if the rules allow it. Never raises for what the machine does: what can't be started has ended as
         lost, with a problem that says why."""
         job, attempt, wanted = order.job, order.attempt, on_disk(order)
-        decision = self._decide(job, launch_instruction(wanted))
+        decision = self._decide(job, launch_command(wanted))
         if decision.refusal == rules.NOT_NEW:
             return
         handle = AttemptHandle(attempt_folder(self.home, job, attempt), job, attempt, detached=self._detached)
@@ -73,46 +94,11 @@ class AttemptManager:
         else:
             handle.launch(wanted)
 
-    def suspend(self, job: int, attempt: int, sequence: int) -> bool:
-        """Ask it to save and leave. False: it does not live here."""
-        return self._tell(job, rules.AgentCommand(SUSPEND, attempt, sequence), {"op": SUSPEND, "sequence": sequence})
-
-    def park(self, job: int, attempt: int, sequence: int) -> bool:
-        """Put it to sleep where it is; if that can't be, ask it to save and leave. False: it does not live here."""
-        return self._tell(job, rules.AgentCommand(SUSPEND, attempt, sequence), {"op": PARK, "sequence": sequence})
-
-    def resume(self, job: int, attempt: int, sequence: int, seconds: float) -> bool:
-        """Wake it, and let its lease end so many seconds from now. False: it does not live here."""
-        now_s, lease_seconds = boot_s(), length(seconds) or 0.0
-        wake = rules.AgentCommand(RESUME, attempt, sequence, lease_s=now_s + lease_seconds, sent_s=now_s)
-        message: dict[str, object] = {"op": RESUME, "sequence": sequence, "seconds": lease_seconds, "sent_boot_s": now_s}
-        return self._tell(job, wake, message)
-
-    def resize(
-        self,
-        job: int,
-        attempt: int,
-        sequence: int,
-        batch_size: int,
-        env: Mapping[str, str | None] | None = None,
-        gpus_text: str = "",
-    ) -> bool:
-        """Let it go on with another batch size. With `env` it saves, leaves, and is started again on other GPUs with these
-        variables (None: without that one). False: it does not live here."""
-        message: dict[str, object] = {"op": RESIZE, "sequence": sequence, "batch_size": batch_size}
-        if env is not None:
-            message |= {"env": dict(env), "gpus_text": gpus_text}
-        return self._tell(job, rules.AgentCommand(RESIZE, attempt, sequence), message)
-
-    def kill(self, job: int, attempt: int, sequence: int) -> bool:
-        """End it at once. False: it does not live here."""
-        return self._tell(job, rules.AgentCommand(KILL, attempt, sequence), {"op": KILL, "sequence": sequence})
-
-    def renew(self, job: int, attempt: int, seconds: float) -> bool:
-        """Let its lease end so many seconds from now. False: it does not live here."""
-        now_s, lease_seconds = boot_s(), length(seconds) or 0.0
-        renewal = rules.AgentCommand(RENEW, attempt, lease_s=now_s + lease_seconds, sent_s=now_s)
-        return self._tell(job, renewal, {"op": RENEW, "seconds": lease_seconds, "sent_boot_s": now_s})
+    def carry_out(self, job: int, command: rules.AgentCommand) -> bool:
+        """Send a command to the supervisor of an attempt. Return False if it does not live here."""
+        self._decide(job, command)
+        handle = self._handles.get((job, command.attempt))
+        return handle is not None and handle.send(command)
 
     def answer(self, job: int, attempt: int) -> rules.Reply | None:
         """What to say of an attempt that a command was for. None: `poll` tells it, or nothing has been heard of it yet."""
@@ -182,18 +168,13 @@ class AttemptManager:
             if not handle.ended and not handle.supervised:
                 handle.declare_lost(job_lives_on=handle.job in supervised)
 
-    def _decide(self, job: int, instruction: rules.AgentCommand) -> rules.Decision:
+    def _decide(self, job: int, command: rules.AgentCommand) -> rules.Decision:
         """By the rules, as far as the inventory knows. Its supervisor knows sequence and lease better, and decides again."""
-        handle = self._handles.get((job, instruction.attempt))
-        known = rules.KnownJob(self._highest.get(job, (0, 0)), held(handle.to_status()) if handle is not None else None)
-        decision = rules.receive(known, instruction, now_s=boot_s(), boot=boot_id())
+        handle = self._handles.get((job, command.attempt))
+        known = rules.KnownJob(self._highest.get(job, (0, 0)), handle.to_status().tracked if handle is not None else None)
+        decision = rules.receive(known, command, now_s=boot_s(), boot=boot_id())
         self._highest[job] = decision.known.highest
         return decision
-
-    def _tell(self, job: int, instruction: rules.AgentCommand, message: dict[str, object]) -> bool:
-        self._decide(job, instruction)
-        handle = self._handles.get((job, instruction.attempt))
-        return handle is not None and handle.send(message)
 
     def _sweep(self) -> None:
         """A supervisor that has told its end may still be on its way out, and is waited for."""

@@ -18,7 +18,7 @@ from dataclasses import asdict, dataclass, fields, replace
 from pathlib import Path
 from typing import Any
 
-from rota.agent.attempt_files import order_of
+from rota.agent.attempt_files import LaunchOrder
 from rota.agent.constants import PARK_WAY
 from rota.agent.gpu_readings import GpuWatch, Readings
 from rota.agent.gpu_report import GpuReport, plain_report
@@ -26,16 +26,14 @@ from rota.agent.gpu_use import gpu_use, holders
 from rota.agent.gpus import find_gpus
 from rota.agent.host_memory import parking_gib, total_gib
 from rota.agent.machine import AttemptManager
-from rota.agent.messages import AGENT_CODEC, AgentMessage, ChangeSize, Forget, StartAttempt
+from rota.agent.messages import AgentMessage, Forget, agent_command, decode_message
 from rota.agent.node_files import NodeFiles, boot_number, keep_boot_number
 from rota.agent.node_parking import with_parking
-from rota.agent.orders import AttemptStatus
 from rota.agent.other_programs import OtherPrograms
 from rota.agent.processes import boot_id, boot_s, life_of
 from rota.folders import make_folder, state_folder
-from rota.model.commands import Kill, Renew, Resume, Suspend, SuspendKind
+from rota.model.commands import Renew
 
-RANK = "rank"
 READ_SECONDS = 1.0
 """Longest wait of an answer for readings of the GPUs, in seconds."""
 LOOK_SECONDS = 1.0
@@ -101,15 +99,6 @@ class NodeAgent:
         self._machine = AttemptManager(folder, self._ring, detached=detached)
         self._watch = GpuWatch() if uuids else None
         self._others = OtherPrograms(folder)
-        self._carry_out: Mapping[type, Callable[[Any], None]] = {
-            StartAttempt: self._start,
-            Suspend: self._suspend,
-            Resume: self._resume,
-            Renew: self._renew,
-            ChangeSize: self._change_size,
-            Kill: self._kill,
-            Forget: self._forget,
-        }
 
     def _ring(self) -> None:
         self._rang.set()
@@ -134,14 +123,14 @@ class NodeAgent:
                 return json.dumps({"refused": self._files.epoch, "message": asked["message"]})
             lost: list[list[Any]] = []
             for plain in asked["do"]:
-                message: AgentMessage = AGENT_CODEC.decode(plain)
-                self._carry_out[type(message)](message)
+                message = decode_message(plain)
+                self._carry_out(message)
                 reply = self._machine.answer(message.job, message.attempt) if not isinstance(message, Forget) else None
                 lost += [[message.job, message.attempt, reply.outcome]] if reply is not None else []
             self._rang.clear()
             changed = self._machine.poll()
             told = self._machine.inventory() if asked["whole"] else changed
-            parts = [self._part(each) for each in told]
+            parts = [each._asdict() for each in told]
         answer = {"message": asked["message"], "boot": self.facts.boot, "lost": lost, "parts": parts}
         answer |= {"gpus": self._gpus()} if asked.get("gpus") else {}
         answer |= {"agent": self._token, "facts": asdict(self.facts)} if asked.get("agent") != self._token else {}
@@ -177,10 +166,6 @@ class NodeAgent:
         taken = {self._names[uuid]: by for uuid, by in others.items()}
         return plain_report(GpuReport(self._named(mine), uses, taken), time.time())
 
-    def _part(self, status: AttemptStatus) -> dict[str, Any]:
-        """With its place in its gang."""
-        return asdict(status) | {RANK: int(self._machine.variables(status.job, status.attempt).get("NODE_RANK") or 0)}
-
     def wait(self, seconds: float) -> bool:
         """Until a supervisor has something to tell, or so long. One that was killed can't ring: that is looked for. Only the
         latest call waits: earlier ones may be of a scheduler that was killed."""
@@ -199,36 +184,22 @@ class NodeAgent:
         if self._watch is not None:
             self._watch.close()
 
-    def _start(self, message: StartAttempt) -> None:
-        """A launch that is repeated finds its attempt there, and has nothing to look up."""
-        fields_of_order = message.order
-        if message.parking is not None and not self._machine.variables(message.job, message.attempt):
-            fields_of_order = with_parking(message.order, message.parking, real_gpus=not self.facts.pretend)
-        order = order_of(fields_of_order)
-        if order is not None:
-            self._machine.launch(order._replace(lease_seconds=max(order.lease_seconds - boot_s(), 0.0)))
+    def _carry_out(self, message: AgentMessage) -> None:
+        if isinstance(message, LaunchOrder):
+            self._launch(message)
+        elif isinstance(message, Forget):
+            self._machine.forget(message.job, message.attempt)
+        else:
+            can_park = bool(self._machine.variables(message.job, message.attempt).get(PARK_WAY))
+            command = agent_command(message, boot_s(), can_park=can_park)
+            if not isinstance(message, Renew) or command.lease_s > command.sent_s:  # a late renewal takes nothing away
+                self._machine.carry_out(message.job, command)
 
-    def _suspend(self, command: Suspend) -> None:
-        """A job that can't be parked, as was found when it was started, saves and leaves."""
-        parks = command.kind is SuspendKind.PARK and self._machine.variables(command.job, command.attempt).get(PARK_WAY)
-        (self._machine.park if parks else self._machine.suspend)(command.job, command.attempt, command.sequence)
-
-    def _resume(self, command: Resume) -> None:
-        self._machine.resume(command.job, command.attempt, command.sequence, max(command.lease_s - boot_s(), 0.0))
-
-    def _renew(self, command: Renew) -> None:
-        if command.lease_s > boot_s():  # one that comes too late takes nothing away
-            self._machine.renew(command.job, command.attempt, command.lease_s - boot_s())
-
-    def _change_size(self, message: ChangeSize) -> None:
-        what = message.sequence, message.batch_size, message.env, message.gpus_text
-        self._machine.resize(message.job, message.attempt, *what)
-
-    def _kill(self, command: Kill) -> None:
-        self._machine.kill(command.job, command.attempt, command.sequence)
-
-    def _forget(self, message: Forget) -> None:
-        self._machine.forget(message.job, message.attempt)
+    def _launch(self, order: LaunchOrder) -> None:
+        """Launch an attempt. A launch that is repeated finds its attempt, so its park method is not looked for again."""
+        if order.may_park is not None and not self._machine.variables(order.job, order.attempt):
+            order = with_parking(order, real_gpus=not self.facts.pretend)
+        self._machine.launch(order._replace(lease_seconds=max(order.lease_seconds - boot_s(), 0.0)))
 
 
 def cluster_agent(folder: Path, name: str, address: str, *, accelerator: str = "", pretend_gpus: int = 0) -> NodeAgent:
@@ -258,7 +229,6 @@ def cluster_agent(folder: Path, name: str, address: str, *, accelerator: str = "
     return NodeAgent(folder, facts, {gpu.index: gpu.uuid for gpu in found}, files=files, detached=True)
 
 
-_STATUS_FIELDS = frozenset(each.name for each in fields(AttemptStatus))
 _FACT_FIELDS = frozenset(each.name for each in fields(NodeFacts))
 
 
@@ -266,11 +236,6 @@ def read_facts(plain: Mapping[str, Any]) -> NodeFacts:
     """As `hello` and `exchange` tell them. An agent of a later version may tell more than this one knows."""
     known = {name: value for name, value in plain.items() if name in _FACT_FIELDS}
     return NodeFacts(**{**known, "devices": tuple(plain["devices"]), "indices": tuple(plain["indices"])})
-
-
-def read_part(plain: Mapping[str, Any]) -> tuple[AttemptStatus, int]:
-    """As `exchange` tells it, and its place in its gang. An agent of a later version may tell more than this one knows."""
-    return AttemptStatus(**{name: value for name, value in plain.items() if name in _STATUS_FIELDS}), int(plain[RANK])
 
 
 def interface_of(address: str) -> str:

@@ -2,9 +2,8 @@
 
 import signal
 from collections.abc import Collection
-from typing import Protocol
 
-from rota.agent.attempt_files import StatusFile
+from rota.agent.attempt_files import AttemptStatus
 from rota.agent.constants import FAILED, FINISHED, KILL, LEASE, LOST, PARKED, YIELDED
 
 EXIT_YIELDED = 75
@@ -35,7 +34,7 @@ def exit_code_of(main: int | None, stop_signal: int, adopted: Collection[int], *
     return 0 if code == -stop_signal and not killed and max(adopted, default=-1) == 0 else code
 
 
-def is_done(status: StatusFile) -> bool:
+def is_done(status: AttemptStatus) -> bool:
     """Its steps show that it reached its end."""
     return status.steps_total is not None and status.steps_done >= status.steps_total
 
@@ -68,7 +67,7 @@ def start_text(gpus_text: str, attempt: int, from_step: float) -> str:
     return f"{verb} on {gpus_text} (attempt {attempt}, from step {from_step:,.0f})"
 
 
-def end_of(status: StatusFile, code: int, left: str, *, signalled: bool, resizing: bool, stood_still: bool) -> tuple[str, str]:
+def end_of(status: AttemptStatus, code: int, left: str, *, signalled: bool, resizing: bool, stood_still: bool) -> tuple[str, str]:
     """Outcome of an attempt that ended with this exit code, and what went wrong in words. `left`: what could not be ended of it;
     `resizing`: it was asked to save and be started again; `stood_still`: its supervisor did when its lease ended."""
     outcome = outcome_of(code, status.asked, signalled=signalled, done=is_done(status))
@@ -89,30 +88,7 @@ def asked_text(number: int) -> str:
     return f"asked to save and stop; messages about {signal_name(number)} below are the job's own"
 
 
-class Ended(Protocol):
-    """What an attempt left behind, as a supervisor writes it and as a daemon reads it."""
-
-    @property
-    def outcome(self) -> str | None: ...
-    @property
-    def exit_code(self) -> int | None: ...
-    @property
-    def steps_done(self) -> float: ...
-    @property
-    def steps_saved(self) -> float: ...
-    @property
-    def started_s(self) -> float | None: ...
-    @property
-    def stepped_s(self) -> float | None: ...
-    @property
-    def ended_s(self) -> float | None: ...
-    @property
-    def parked_seconds(self) -> float: ...
-    @property
-    def safe_seconds(self) -> float: ...
-
-
-def worked_seconds(attempt: Ended, until_s: float | None = None) -> float:
+def worked_seconds(attempt: AttemptStatus, until_s: float | None = None) -> float:
     """How long it ran until this instant, by default to its end, without the time that it was parked; 0: it was never started."""
     until_s = attempt.ended_s if until_s is None else until_s
     if attempt.started_s is None or until_s is None:
@@ -120,7 +96,7 @@ def worked_seconds(attempt: Ended, until_s: float | None = None) -> float:
     return max(until_s - attempt.started_s - attempt.parked_seconds, 0.0)
 
 
-def lost_seconds(attempt: Ended) -> float:
+def lost_seconds(attempt: AttemptStatus) -> float:
     """How much of its work is lost: what it did since its state was last saved."""
     if attempt.outcome == FINISHED or (attempt.outcome == YIELDED and attempt.exit_code in (0, EXIT_YIELDED)):
         return 0.0
@@ -139,7 +115,7 @@ def length_text(seconds: float) -> str:
     return f"{minutes // 60}h{minutes % 60}m"
 
 
-def _where(status: StatusFile) -> str:
+def _where(status: AttemptStatus) -> str:
     """How far it was, and what of that is lost. Time says it for every job; steps, for one that told some."""
     lost = lost_seconds(status)
     if status.stepped_s is None:
@@ -150,7 +126,7 @@ def _where(status: StatusFile) -> str:
     return f"at step {status.steps_done:,.0f}, {steps:,.0f} {noun} lost" + (f" ({length_text(lost)} of work)" if steps else "")
 
 
-def end_text(status: StatusFile) -> str:
+def end_text(status: AttemptStatus) -> str:
     """What the marker line at the end of an attempt says."""
     if status.outcome == FINISHED:
         return "finished"

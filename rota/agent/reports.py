@@ -3,7 +3,7 @@
 import json
 from typing import Any
 
-from rota.agent.attempt_files import StatusFile, metrics, plain_text
+from rota.agent.attempt_files import AttemptStatus, metrics, plain_text
 from rota.agent.outcome import worked_seconds
 
 
@@ -16,7 +16,7 @@ def read_message(datagram: bytes) -> dict[str, Any]:
     return message if isinstance(message, dict) else {}
 
 
-def with_report(status: StatusFile, message: dict[str, Any]) -> StatusFile:
+def with_report(status: AttemptStatus, message: dict[str, Any]) -> AttemptStatus:
     """The status with what a report says beside steps: metrics, whether a session saves, and why a save failed."""
     told = metrics(message.get("metrics"))
     if told:
@@ -28,7 +28,7 @@ def with_report(status: StatusFile, message: dict[str, Any]) -> StatusFile:
     return status
 
 
-def with_steps(status: StatusFile, done: float | None, total: float | None, saved: float | None, at_s: float) -> StatusFile:
+def with_steps(status: AttemptStatus, done: float | None, total: float | None, saved: float | None, at_s: float) -> AttemptStatus:
     """The status with the steps that were told at this moment. None: nothing was told of that."""
     stepped = done is not None and (done != status.steps_done or status.stepped_s is None)
     safe = saved is not None and saved > status.steps_saved

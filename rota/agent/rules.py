@@ -8,6 +8,7 @@ The promises behind the rules are in `docs/contributing/drivers.md`. Named tuple
 """
 
 import math
+from collections.abc import Mapping
 from typing import NamedTuple
 
 from rota.agent.constants import (
@@ -50,7 +51,16 @@ class AgentCommand(NamedTuple):
     boot: str = ""
     """The boot of the machine that a launch is meant for."""
     sent_s: float = -math.inf
-    """When a renewal or a resume was sent."""
+    """Time at which a renewal or a resume was sent."""
+    parks: bool = False
+    """Whether a suspension parks the job if possible."""
+    batch_size: int = 0
+    """New batch size of a resize."""
+    env: Mapping[str, str | None] | None = None
+    """Variables with which a resize starts the job again; None if the job takes the batch size by itself. A variable without a
+    value is removed."""
+    gpus_text: str = ""
+    """Placement after such a resize, for people."""
 
 
 class TrackedAttempt(NamedTuple):

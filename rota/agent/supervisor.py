@@ -14,23 +14,23 @@ import signal
 import socket
 import sys
 import time
+from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
 from rota.agent import child, datagrams, rules
 from rota.agent.attempt_files import (
     LaunchOrder,
-    anew_order,
-    is_count,
-    launch_instruction,
+    launch_command,
     read_order,
-    seconds,
+    resized_order,
     starting,
     steps,
     unix_s,
     write_order,
     write_status,
 )
+from rota.agent.command_datagrams import read_command
 from rota.agent.constants import (
     ATTEMPT_ID,
     BY_DRIVER,
@@ -142,7 +142,7 @@ class Supervisor:
         self.job_lock = job_lock = lock_soon(HERE / ".." / JOB_LOCK)
         if job_lock is None:
             return self._end(LOST, None, f"a process of an earlier attempt of job {self.order.job} still lives")
-        decision = rules.receive(self.known, launch_instruction(self.order), now_s=boot_s(), boot=self.boot)
+        decision = rules.receive(self.known, launch_command(self.order), now_s=boot_s(), boot=self.boot)
         if decision.refusal:
             return self._end(LOST, None, decision.refusal)
         self.known = decision.known
@@ -299,42 +299,34 @@ class Supervisor:
 
     def _obey(self, datagram: bytes) -> None:
         message = read_message(datagram)
-        op, sequence = message.get("op"), message.get("sequence")
-        length = seconds(message.get("seconds"))
-        # The datagram may have lain here while we were stopped: a lease runs from when it was written.
-        written_s, now = seconds(message.get("sent_boot_s")), boot_s()
-        sent_s = now if written_s is None else min(written_s, now)
-        if op == RENEW and length is not None:
-            self._receive(rules.AgentCommand(RENEW, self.order.attempt, lease_s=sent_s + length, sent_s=sent_s))
-        elif op == RESUME and length is not None and is_count(sequence):
-            self._receive(rules.AgentCommand(RESUME, self.order.attempt, sequence, lease_s=sent_s + length, sent_s=sent_s))
-        elif op == PARK and is_count(sequence):
-            self._park(sequence)
-        elif op == REPORT:
+        command = read_command(message, self.order.attempt, boot_s())
+        if message.get("op") == REPORT:
             self._report(message)
-        elif op == RESIZE and is_count(sequence) and is_count(message.get("batch_size")):
-            anew = anew_order(self.order, message)
-            self._resize(sequence, message["batch_size"]) if anew is None else self._resize_anew(sequence, anew)
-        elif op in (SUSPEND, KILL) and is_count(sequence):
-            self._carry_out(self._decide(op, sequence))
+        elif command is not None and command.parks:
+            self._park(command)
+        elif command is not None and command.op == RESIZE:
+            self._resize(command) if command.env is None else self._resize_anew(command, command.env)
+        elif command is not None:
+            self._carry_out(self._decide(command))
 
-    def _resize(self, sequence: int, batch_size: int) -> None:
-        """The job finds its new size in its folder, and takes it at the next step that it tells of. What could not be written was
-        not done: it is not answered, and comes again."""
-        decision = self._decide(RESIZE, sequence)
+    def _resize(self, command: rules.AgentCommand) -> None:
+        """Write the new size to the job's folder. The job takes it at the next step that it reports. If the write fails, the
+        command is not answered, and is sent again."""
+        decision = self._decide(command)
         if decision.action == RESIZE:
             try:
-                write_atomic(HERE / JOB_FOLDER, SIZE, json.dumps({"batch_size": batch_size}).encode(), durable=False)
+                size = json.dumps({"batch_size": command.batch_size}).encode()
+                write_atomic(HERE / JOB_FOLDER, SIZE, size, durable=False)
             except OSError:
                 return
-            self.status = self.status._replace(start_sequence=sequence, pace=Pace())
+            self.status = self.status._replace(start_sequence=command.sequence, pace=Pace())
         self._carry_out(decision)
 
-    def _resize_anew(self, sequence: int, anew: LaunchOrder) -> None:
-        """Other GPUs are for other processes: it saves and leaves, and the same command is started again with these."""
-        decision = self._decide(RESIZE, sequence)
+    def _resize_anew(self, command: rules.AgentCommand, env: Mapping[str, str | None]) -> None:
+        """Ask the job to save and exit, in order to start the same command again on other GPUs."""
+        decision = self._decide(command)
         if decision.action == RESIZE and self.exit_code is None:
-            self.anew, self.anew_sequence = anew, sequence
+            self.anew, self.anew_sequence = resized_order(self.order, env, command.gpus_text), command.sequence
             self.kill_at_s = boot_s() + self.grace_seconds[SUSPEND]
             self._leave()
         self._carry_out(decision)
@@ -357,18 +349,15 @@ class Supervisor:
         self.order, self.anew, self.kill_at_s, self.signalled, self.killed = anew, None, None, False, False
         self.adopted_codes.clear()
         self.parking = Parking(HERE / JOB_FOLDER, self._living, anew.grace_seconds, by_driver=self.by_driver)
-        self.status = self.status._replace(steps_saved=self.status.steps_done, pace=Pace())
+        self.status = self.status._replace(steps_saved=self.status.steps_done, pace=Pace(), gpus_text=anew.gpus_text)
         output.log.mark(f"started again on {anew.gpus_text} from step {self.status.steps_done:,.0f}")
         output.open_again()
         self._start(output, job_lock)
         self._tell()
         return True
 
-    def _receive(self, instruction: rules.AgentCommand) -> None:
-        self._carry_out(rules.receive(self.known, instruction, now_s=boot_s(), boot=self.boot))
-
-    def _decide(self, action: str, sequence: int) -> rules.Decision:
-        return rules.receive(self.known, rules.AgentCommand(action, self.order.attempt, sequence), now_s=boot_s(), boot=self.boot)
+    def _decide(self, command: rules.AgentCommand) -> rules.Decision:
+        return rules.receive(self.known, command, now_s=boot_s(), boot=self.boot)
 
     def _carry_out(self, decision: rules.Decision) -> None:
         """End it after its grace if that is what the rules say. The time it was given before is only ever shortened."""
@@ -415,14 +404,14 @@ class Supervisor:
         """The numbers of its processes."""
         return {process.pid for process in members(self.signs)}
 
-    def _park(self, sequence: int) -> None:
-        """Put it to sleep, if it runs."""
-        decision = self._decide(SUSPEND, sequence)
+    def _park(self, command: rules.AgentCommand) -> None:
+        """Begin to park the job, if it runs."""
+        decision = self._decide(command)
         runs = self.status.state == RUNNING and self.status.asked is None and self.exit_code is None
         if decision.action != SUSPEND or not runs:
             return self._carry_out(decision)
         self.known = decision.known
-        self.status = self.status._replace(sequence=sequence, asked=SUSPEND)
+        self.status = self.status._replace(sequence=command.sequence, asked=SUSPEND)
         self.then = PARK
         self.parking.begin()
         self._advance_parking()
@@ -589,7 +578,7 @@ def main(folder: str) -> int:
     # What has a tombstone was declared lost, and what has a status was started: a launch of it is not new.
     seen = (HERE / TOMBSTONE).exists() or (HERE / STATUS).exists()
     known, boot = rules.KnownJob((order.attempt, order.sequence)) if seen else rules.KnownJob(), boot_id()
-    decision = rules.receive(known, launch_instruction(order), now_s=boot_s(), boot=boot)
+    decision = rules.receive(known, launch_command(order), now_s=boot_s(), boot=boot)
     if decision.refusal in {rules.NOT_NEW, rules.OTHER_BOOT}:
         return 1
     Supervisor(order, known, boot).run()

@@ -19,24 +19,24 @@ from collections.abc import Callable, Iterable, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
+from rota.agent.attempt_files import AttemptStatus, status_of
 from rota.agent.constants import ENDED
 from rota.agent.disk import LOGS
 from rota.agent.gpu_readings import Readings
 from rota.agent.gpu_report import read_report
 from rota.agent.gpu_use import GpuUse, together
 from rota.agent.log import LIMIT_BYTES, LogPiece, log_end, read_log
-from rota.agent.messages import AGENT_CODEC
-from rota.agent.node_agent import NodeFacts, read_facts, read_part
-from rota.agent.orders import AttemptStatus
+from rota.agent.messages import Forget, encode_message
+from rota.agent.node_agent import NodeFacts, read_facts
 from rota.agent.processes import boot_s
 from rota.folders import make_folder
 from rota.live.attempt_events import AttemptEvents, progress_in_one
-from rota.live.driver_node import AttemptKey, DriverNode
+from rota.live.driver_node import AttemptKey, DriverNode, in_node_time
 from rota.live.driver_protocol import DriverCommand, DriverContext
 from rota.live.journal_store import lead_lost
 from rota.live.late_starts import LateStarts
 from rota.live.node_channel import HostReply, NodeChannel, ReachableHost
-from rota.live.node_messages import LaunchOrders, forget, log_path, most_gpus
+from rota.live.node_messages import LaunchOrders, log_path, most_gpus
 from rota.live.reported_steps import within_requested
 from rota.live.step_rates import MeasuredRows, measured_of
 from rota.model.cluster import Cluster, Node
@@ -306,7 +306,7 @@ class Driver:
             node.sent, node.sent_s, node.due_s = ready, now_s, node.read_s + self._heartbeat_seconds
             node.outbox = node.outbox if node.behind_s is None else []
             node.message += 1
-            do = [AGENT_CODEC.encode(message.make(node)) for message in node.sent]
+            do = [encode_message(in_node_time(message, node.behind_s or 0.0)) for message in node.sent]
             asked = {"message": node.message, "epoch": self._context.epoch, "do": do, "whole": node.whole, "gpus": reads}
             asked |= {"agent": node.agent, **({"boot": node.facts.boot} if node.tell_boot else {})}
             self._channel.send(node.host, json.dumps(asked))
@@ -372,8 +372,8 @@ class Driver:
             taken = self._taken(node, now_s)
             if len(self._nodes) == 1:  # no part of a gang is elsewhere
                 self._uses = node.uses()
-        parts = [read_part(each) for each in reply["parts"]]
-        changed = [(within_requested(status, self._context.submitted), rank) for status, rank in parts]
+        parts = [status for each in reply["parts"] if (status := status_of(each)) is not None]
+        changed = [within_requested(status, self._context.submitted) for status in parts]
         if not node.clear(changed):
             node.whole, node.due_s = True, now_s + AGAIN_SECONDS
             return []
@@ -383,7 +383,7 @@ class Driver:
             node.reported_s = now_s
             report = NodeReported(node.number, node.facts.boot, now_s, node.inventory())
             (events if whole else self._reports).append(report)
-        fresh = [status for status, _ in changed if (status.job, status.attempt) not in node.ended]
+        fresh = [status for status in changed if (status.job, status.attempt) not in node.ended]
         events += node.parts.take(fresh)
         node.ended |= {(status.job, status.attempt) for status in fresh if status.state == ENDED}
         events += [
@@ -453,9 +453,9 @@ class Driver:
             if not node.ended:
                 continue
             for job, attempt in node.ended:
-                node.add(forget(job, attempt))
-                status, rank = node.known.pop((job, attempt), (None, 0))
-                if status is not None and rank == 0:
+                node.add(Forget(job, attempt))
+                status = node.known.pop((job, attempt), None)
+                if status is not None and status.rank == 0:
                     self._first_ended[job, attempt] = status
                 node.parts.forget(job, attempt)
             node.ended.clear()
@@ -473,7 +473,7 @@ class Driver:
     # Reading -----------------------------------------------------------------------------------------------------
 
     def inventory(self) -> list[AttemptStatus]:
-        found = [status for node in self._nodes.values() for status, rank in node.known.values() if rank == 0]
+        found = [status for node in self._nodes.values() for status in node.known.values() if status.rank == 0]
         found += self._first_ended.values()
         return sorted(found, key=lambda status: (status.job, status.attempt))
 

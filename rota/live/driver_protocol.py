@@ -8,9 +8,9 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Protocol
 
+from rota.agent.attempt_files import AttemptStatus
 from rota.agent.gpu_readings import Readings
 from rota.agent.log import LogPiece
-from rota.agent.orders import AttemptStatus
 from rota.model.cluster import Cluster
 from rota.model.commands import JobCommand, Renew
 from rota.model.events import External

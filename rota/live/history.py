@@ -9,7 +9,7 @@ from dataclasses import dataclass, field
 from datetime import UTC, datetime
 from typing import Any
 
-from rota.agent.orders import AttemptStatus
+from rota.agent.attempt_files import AttemptStatus
 from rota.agent.outcome import EXIT_YIELDED, length_text, lost_seconds, signal_name
 from rota.core.explain import explain, reasons
 from rota.core.fold.setbacks import MOST
@@ -216,7 +216,7 @@ class JobHistory:
             record.parking_problem = part.parking_problem
             record.steps_problem = part.steps_problem or record.steps_problem
             record.steps_total = part.steps_total if part.steps_total is not None else record.steps_total
-            if record.submitted.progress or part.tells_steps:
+            if record.submitted.progress or part.reports_steps:
                 record.steps_per_second = step_rate(part) or record.steps_per_second
                 kept = part.outcome == Outcome.FINISHED or parked
                 record.steps_done = part.steps_done if kept or over else part.steps_saved
@@ -284,7 +284,7 @@ class JobHistory:
             if life is not None and len(life.gpus) and not life.parked:
                 accelerator = state.machines.cluster.pools[state.machines.cluster.gpu_pool[life.gpus[0]]]
                 where = where_text(state.machines.cluster, life.gpus)
-        if part is not None and (job.progress or part.tells_steps):
+        if part is not None and (job.progress or part.reports_steps):
             done = part.steps_done
             rate = step_rate(part, now_s)
         rate_known = rate or record.steps_per_second
@@ -357,8 +357,8 @@ def _known(figure: float) -> float | None:
 def step_rate(part: AttemptStatus, now_s: float | None = None) -> float | None:
     """Steps per second of an attempt, without the time before its first step and the time that it slept. None: not known yet.
     `now_s`: it runs, and one that has been quiet for long counts as slow."""
-    since_s, since_steps = part.paced_s, part.paced_steps
-    if since_s is None and part.change_sequence == 0:  # a supervisor of an earlier version says only when it began
+    since_s, since_steps = part.pace.since_s, part.pace.since_steps
+    if since_s is None and part.start_sequence == part.launch_sequence:  # an earlier version writes only when it began
         since_s, since_steps = part.began_s, part.from_step
     if since_s is None or part.stepped_s is None:
         return None
@@ -375,9 +375,9 @@ def _stalls(part: AttemptStatus, seconds: float, now_s: float) -> bool:
 
 def _quiet_seconds(part: AttemptStatus | None, now_s: float) -> float:
     """How long ago it told of its last step: it has worked on since. 0 for a job that stalls."""
-    if part is None or part.stepped_s is None or part.paced_s is None:
+    if part is None or part.stepped_s is None or part.pace.since_s is None:
         return 0.0
-    return 0.0 if _stalls(part, part.stepped_s - part.paced_s, now_s) else max(now_s - part.stepped_s, 0.0)
+    return 0.0 if _stalls(part, part.stepped_s - part.pace.since_s, now_s) else max(now_s - part.stepped_s, 0.0)
 
 
 def _parking(record: JobRecord, part: AttemptStatus) -> str:
@@ -415,7 +415,7 @@ def _how(part: AttemptStatus | None) -> str:
     if part.exit_code == EXIT_YIELDED:
         return f": it saved its state and left with exit code {EXIT_YIELDED}"
     how = f"exit code {part.exit_code}" if part.exit_code > 0 else signal_name(-part.exit_code)
-    if part.tells_steps and part.steps_saved >= part.steps_done:  # a launcher of ranks has an exit code of its own
+    if part.reports_steps and part.steps_saved >= part.steps_done:  # a launcher of ranks has an exit code of its own
         return f": it saved its state and left with {how}"
     return f": it left with {how}, and {length_text(lost_seconds(part))} of work is lost"
 

@@ -8,11 +8,10 @@ from collections.abc import Iterator
 from dataclasses import replace
 from pathlib import Path
 
-from rota.agent.attempt_files import read_order, read_status
+from rota.agent.attempt_files import AttemptStatus, read_order, read_status, starting
 from rota.agent.constants import ENDED, LOST
 from rota.agent.disk import RUN, SUPERVISOR_LOCK
 from rota.agent.log import LogPiece, log_end, read_log
-from rota.agent.orders import AttemptStatus, attempt_status
 from rota.live.attempt_events import AttemptEvents
 from rota.live.clock import Clock
 from rota.live.driver_protocol import DriverContext
@@ -72,9 +71,10 @@ class HomeOnDisk:
         """Those on this machine. One without a supervisor and without an end is lost: the next start says so."""
         found = []
         for folder in sorted((self.home / RUN).glob("[0-9]*/[0-9]*")):
-            status = attempt_status(int(folder.parent.name), int(folder.name), read_order(folder), read_status(folder))
+            order = read_order(folder)
+            status = read_status(folder, order) or starting(int(folder.parent.name), int(folder.name), order)
             if status.state != ENDED and not _is_supervised(folder):
-                status = replace(status, state=ENDED, outcome=LOST, ended_s=self._clock())
+                status = status._replace(state=ENDED, outcome=LOST, ended_s=self._clock())
             found.append(status)
         return found
 

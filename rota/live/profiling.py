@@ -12,9 +12,9 @@ from pathlib import Path
 
 import numpy as np
 
+from rota.agent.attempt_files import AttemptStatus
 from rota.agent.constants import ENDED
 from rota.agent.log import MARKER
-from rota.agent.orders import AttemptStatus
 from rota.agent.outcome import signal_name
 from rota.beliefs.rates import at_size, local_batch
 from rota.errors import OptionError

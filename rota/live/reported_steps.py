@@ -1,9 +1,8 @@
 """Steps as jobs report them, taken in with care: a job may report anything, and what it reports decides how long others wait."""
 
 from collections.abc import Callable
-from dataclasses import replace
 
-from rota.agent.orders import AttemptStatus
+from rota.agent.attempt_files import AttemptStatus
 from rota.wire.spec import MAX_STEPS
 from rota.wire.submitted import SubmittedJob
 
@@ -20,8 +19,7 @@ def within_requested(status: AttemptStatus, submitted: Callable[[int], Submitted
         return status
     reported = max(status.steps_done, status.steps_saved)
     limit = f"{_count(most)} were requested" if requested is not None else f"a job has at most {_count(most)}"
-    return replace(
-        status,
+    return status._replace(
         steps_done=min(status.steps_done, most),
         steps_saved=min(status.steps_saved, most),
         steps_total=total,

@@ -11,9 +11,9 @@ from pathlib import Path
 import numpy as np
 import pytest
 
+from rota.agent.attempt_files import AttemptStatus
 from rota.agent.gpu_readings import Readings
 from rota.agent.log import LogPiece
-from rota.agent.orders import AttemptStatus
 from rota.compose.live_scheduler import JOURNAL_CODEC, make_scheduler
 from rota.live import daemon as daemon_module
 from rota.live.cluster_changes import pretend_devices

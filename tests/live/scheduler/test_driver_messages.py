@@ -16,7 +16,7 @@ import pytest
 
 from rota.agent import node_agent, other_programs
 from rota.agent.gpu_readings import Readings
-from rota.agent.messages import AGENT_CODEC
+from rota.agent.messages import decode_message, encode_message
 from rota.agent.node_agent import NodeFacts, cluster_agent
 from rota.agent.processes import ProcessIdentity, boot_s, end_all
 from rota.live.driver import HEARTBEAT_SECONDS, LOST_SECONDS, Driver
@@ -349,7 +349,7 @@ def test_a_renewal_that_got_lost_is_sent_again(bench: Bench) -> None:
     bench.hosts.away = set()
     bench.hosts.held = []
     bench.driver.events()
-    again = [AGENT_CODEC.decode(plain) for _, text in bench.hosts.held for plain in json.loads(text)["do"]]
+    again = [decode_message(plain) for _, text in bench.hosts.held for plain in json.loads(text)["do"]]
     assert [type(message) for message in again] == [Renew, Renew], "the core says again what it has no answer to"
 
 
@@ -403,7 +403,7 @@ def test_agents_refuse_a_scheduler_that_leads_no_more(bench: Bench) -> None:
     bench.heard(started(0), started(1))
     again = cluster_agent(bench.folder / "a", "a", "127.0.0.1", accelerator="V100", pretend_gpus=2)
     with contextlib.closing(again):
-        asked = {"message": 7, "do": [AGENT_CODEC.encode(Kill(1, 1, 9, ()))], "whole": False}
+        asked = {"message": 7, "do": [encode_message(Kill(1, 1, 9, ()))], "whole": False}
         for epoch in (0, 1):
             assert json.loads(again.exchange(json.dumps(asked | {"epoch": epoch}))) == {"refused": 2, "message": 7}
         assert json.loads(again.exchange(json.dumps(asked | {"do": []}))) == {"refused": 2, "message": 7}

@@ -5,7 +5,7 @@ from dataclasses import replace
 
 import pytest
 
-from rota.agent.orders import AttemptStatus
+from rota.agent.attempt_files import AttemptStatus
 from rota.live.reported_steps import within_requested
 from rota.live.requests import asked_for, submitted_job
 from rota.server.answers import JsonAnswer
@@ -36,12 +36,12 @@ def job(steps: int | None) -> SubmittedJob:
 def test_no_more_steps_count_than_were_requested(
     steps: int | None, done: float, saved: float, counts: tuple[float, float], problem: str
 ) -> None:
-    found = within_requested(replace(status(), steps_done=done, steps_saved=saved), lambda number: job(steps))
+    found = within_requested(status()._replace(steps_done=done, steps_saved=saved), lambda number: job(steps))
     assert (found.steps_done, found.steps_saved) == counts and found.steps_problem == problem
 
 
 def test_the_total_that_a_job_reports_is_limited_too() -> None:
-    found = within_requested(replace(status(), steps_done=1.0, steps_total=1e308), lambda number: job(None))
+    found = within_requested(status()._replace(steps_done=1.0, steps_total=1e308), lambda number: job(None))
     assert (found.steps_total, found.steps_problem) == (float(MAX_STEPS), "")
 
 
