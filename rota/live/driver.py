@@ -36,7 +36,7 @@ from rota.live.driver_protocol import DriverCommand, DriverContext
 from rota.live.journal_store import lead_lost
 from rota.live.late_starts import LateStarts
 from rota.live.node_channel import HostReply, NodeChannel, ReachableHost
-from rota.live.node_messages import LaunchOrders, log_path, most_gpus
+from rota.live.node_messages import LaunchOrders, log_path
 from rota.live.reported_steps import within_requested
 from rota.live.step_rates import MeasuredRows, measured_of
 from rota.model.cluster import Cluster, Node
@@ -54,7 +54,7 @@ from rota.model.events import (
 )
 from rota.model.units import FOREVER
 from rota.park.park_method import how_to_park_on_a_node
-from rota.wire.submitted import SubmittedJob
+from rota.wire.submission import Submission
 
 PROGRESS_EVERY_SECONDS = 5.0
 HEARTBEAT_SECONDS = 10.0
@@ -486,9 +486,9 @@ class Driver:
     def readings(self) -> Readings:
         return self._channel.read_gpus() or self._readings
 
-    def how_parked(self, job: SubmittedJob) -> tuple[str, str]:
+    def how_parked(self, job: Submission) -> tuple[str, str]:
         if self.nodes_can_leave:
-            return how_to_park_on_a_node(wanted=job.park, gpus=most_gpus(job))
+            return how_to_park_on_a_node(wanted=job.spec.park, gpus=job.spec.most_gpus)
         pretend = all(each.facts.pretend for each in self._seen.values())
         return self._orders.park_method_here(job, real_gpus=not pretend)
 

@@ -14,7 +14,7 @@ from rota.agent.log import LogPiece
 from rota.model.cluster import Cluster
 from rota.model.commands import JobCommand, Renew
 from rota.model.events import External
-from rota.wire.submitted import SubmittedJob
+from rota.wire.submission import Submission
 
 DriverCommand = JobCommand | Renew
 
@@ -25,7 +25,7 @@ class DriverContext:
 
     wake: Callable[[], None]
     """Call it, from any thread, when `events` has something to tell."""
-    submitted: Callable[[int], SubmittedJob]
+    submitted: Callable[[int], Submission]
     """What was submitted under this job number."""
     clock: Callable[[], float]
     """The time that events carry."""
@@ -60,7 +60,7 @@ class DriverProtocol(Protocol):
     def open(self, context: DriverContext) -> None:
         """Begin. What an earlier daemon started is found again."""
 
-    def how_parked(self, job: SubmittedJob) -> tuple[str, str]:
+    def how_parked(self, job: Submission) -> tuple[str, str]:
         """How such a job is suspended (a way of `rota/park/park_method.py`), and why so. Any thread."""
 
     def carry_out(self, commands: Sequence[DriverCommand]) -> list[External]:

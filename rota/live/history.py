@@ -5,7 +5,7 @@ The scheduler forgets a job when it has ended, and never knows its command; the 
 
 import math
 from collections.abc import Iterable, Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, fields
 from datetime import UTC, datetime
 from typing import Any
 
@@ -23,7 +23,7 @@ from rota.model.job import Phase
 from rota.model.reasons import Reason
 from rota.park.park_method import EXIT, STAY, can_sleep, park_or_stay
 from rota.wire.rows import ENDED, JobRow, ReasonRow, WhyRow
-from rota.wire.submitted import SubmittedJob
+from rota.wire.submission import Submission, decode_submission, encode_submission
 
 _UNSAVED = "it was told to stop and left without saving, so where it can't be parked it is left running from now on"
 
@@ -39,7 +39,7 @@ class JobRecord:
     """One job: what was asked for, and what only the history keeps."""
 
     id: int
-    submitted: SubmittedJob
+    submitted: Submission
     submitted_s: float
     started_s: float | None = None
     ended_s: float | None = None
@@ -58,13 +58,17 @@ class JobRecord:
     metrics: dict[str, float] = field(default_factory=dict)
     """The last numbers that it told, such as its loss."""
     parking: str = ""
-    """How it can be suspended, and why so, as of when it was submitted, or as the node found that last started it."""
-    parking_problem: str = ""
-    """Why it could not be parked, the last time that was tried."""
-    steps_problem: str = ""
-    """Why not all steps count that the job reported; empty: all count."""
-    problem: str = ""
-    """What its last attempt failed to do, in words, if that was a setback."""
+    """Park method and its reason, from the submission or from the node that last started the job."""
+    parking_problem: str | None = None
+    """Why the last attempt to park it failed; None if it succeeded."""
+    steps_problem: str | None = None
+    """Why some reported steps do not count; None if all count."""
+    problem: str | None = None
+    """What its last attempt failed to do, if that was a setback; None otherwise."""
+
+    @property
+    def name(self) -> str:
+        return self.submitted.spec.name or f"job-{self.id}"
 
     @property
     def ended(self) -> bool:
@@ -75,29 +79,13 @@ class JobRecord:
 
     @classmethod
     def of(cls, job: int, submitted: Mapping[str, Any], plain: Mapping[str, Any]) -> "JobRecord":
-        """As the journal keeps it."""
-        return cls(job, SubmittedJob.from_plain(submitted), **{name: plain[name] for name in _KEPT if name in plain})
+        """Return a record from the journal, where earlier versions wrote an empty text for none."""
+        kept = {name: plain[name] for name in _KEPT if plain.get(name, "") != ""}
+        return cls(job, decode_submission(submitted), **kept)
 
 
-_KEPT = (
-    "submitted_s",
-    "started_s",
-    "ended_s",
-    "phase",
-    "suspensions",
-    "lost_steps",
-    "lost_seconds",
-    "steps_done",
-    "steps_total",
-    "exit_code",
-    "last_change",
-    "steps_per_second",
-    "metrics",
-    "parking",
-    "parking_problem",
-    "steps_problem",
-    "problem",
-)
+_KEPT = tuple(each.name for each in fields(JobRecord) if each.name not in ("id", "submitted"))
+"""Fields that the journal keeps as the row of a job."""
 
 
 class JobHistory:
@@ -129,7 +117,7 @@ class JobHistory:
         """What the journal has to keep of jobs since the last call, by job number."""
         found = {
             job: KeptJob(
-                self.records[job].submitted.to_plain() if job in self._added else None,
+                encode_submission(self.records[job].submitted) if job in self._added else None,
                 self.records[job].to_plain(),
                 self.records[job].ended,
             )
@@ -139,7 +127,7 @@ class JobHistory:
         self._added.clear()
         return found
 
-    def submitted(self, job: int) -> SubmittedJob:
+    def submitted(self, job: int) -> Submission:
         return self.records[job].submitted
 
     def note(
@@ -207,16 +195,16 @@ class JobHistory:
                 record.parking = _parking(record, part)
             return
         parked = isinstance(event, Suspended) and event.kind is SuspendKind.PARK
-        record.problem = event.setback
+        record.problem = event.setback or None
         if isinstance(event, Suspended) and not event.saved and _UNSAVED not in record.parking:
             record.parking = _unsaved(record.parking.partition(":")[0])
         if part is not None:
             record.exit_code = part.exit_code
             record.metrics = dict(part.metrics) or record.metrics
-            record.parking_problem = part.parking_problem
+            record.parking_problem = part.parking_problem or None
             record.steps_problem = part.steps_problem or record.steps_problem
             record.steps_total = part.steps_total if part.steps_total is not None else record.steps_total
-            if record.submitted.progress or part.reports_steps:
+            if record.submitted.spec.progress or part.reports_steps:
                 record.steps_per_second = step_rate(part) or record.steps_per_second
                 kept = part.outcome == Outcome.FINISHED or parked
                 record.steps_done = part.steps_done if kept or over else part.steps_saved
@@ -272,7 +260,7 @@ class JobHistory:
     def _row(
         self, record: JobRecord, state: State, standing: tuple[int, int], part: AttemptStatus | None, now_s: float
     ) -> JobRow:
-        job, row = record.submitted, state.jobs.row.get(record.id)
+        spec, row = record.submitted.spec, state.jobs.row.get(record.id)
         phase, accelerator, where, reason, setback = record.phase, None, None, None, None
         done, rate, life = record.steps_done, None, None
         if row is not None:
@@ -284,27 +272,27 @@ class JobHistory:
             if life is not None and len(life.gpus) and not life.parked:
                 accelerator = state.machines.cluster.pools[state.machines.cluster.gpu_pool[life.gpus[0]]]
                 where = where_text(state.machines.cluster, life.gpus)
-        if part is not None and (job.progress or part.reports_steps):
+        if part is not None and (spec.progress or part.reports_steps):
             done = part.steps_done
             rate = step_rate(part, now_s)
         rate_known = rate or record.steps_per_second
         steps_reported = part.steps_total if part is not None and part.steps_total is not None else record.steps_total
-        total = job.steps if job.steps is not None else steps_reported
+        total = spec.steps if spec.steps is not None else steps_reported
         left = None
         if total and rate_known and not record.ended:
             left = max(max(total - (done or 0.0), 0.0) / rate_known - (_quiet_seconds(part, now_s) if rate else 0.0), 0.0)
             left = left if math.isfinite(left) else None
         return JobRow(
             id=record.id,
-            name=job.name,
-            user=job.user,
+            name=record.name,
+            user=record.submitted.user,
             phase=phase,
-            gpus=len(life.gpus) if life is not None and len(job.gpu_counts) > 1 else job.gpus,
+            gpus=len(life.gpus) if life is not None and len(spec.gpu_counts) > 1 else spec.most_gpus,
             accelerator=accelerator,
             where=where,
-            accepts=list(job.accelerators),
-            weight=job.weight,
-            tenant=job.tenant,
+            accepts=list(spec.accelerators),
+            weight=spec.weight,
+            tenant=spec.tenant,
             steps_done=done,
             steps_total=total,
             steps_per_second=rate,
@@ -321,13 +309,13 @@ class JobHistory:
             lost_seconds=record.lost_seconds,
             setbacks=setback.times if setback is not None else 0,
             retry_at=iso(setback.until_s) if setback is not None and setback.until_s > now_s else None,
-            problem=record.problem or (part.saving_problem if part is not None else ""),
+            problem=record.problem or (part.saving_problem if part is not None else None) or None,
             exit_code=record.exit_code,
             last_change=record.last_change,
-            command=job.command,
+            command=record.submitted.command,
             metrics=dict(part.metrics if part is not None and part.metrics else record.metrics),
             parking=_parking_now(record, state) + (f" (not parked: {record.parking_problem})" if record.parking_problem else ""),
-            steps_problem=(part.steps_problem if part is not None else "") or record.steps_problem,
+            steps_problem=(part.steps_problem if part is not None else None) or record.steps_problem,
         )
 
     def why(self, record: JobRecord, state: State, latest: Statuses, now_s: float) -> WhyRow:
@@ -340,7 +328,7 @@ class JobHistory:
             reasons=[ReasonRow(code=e.code.name, sentence=e.sentence, facts=_plain(e.facts)) for e in found],
             ahead=self.rows(ahead[:20], state, latest, now_s),
             last_change=record.last_change or None,
-            policy=state.question.answer.policy if state.question.answer is not None else "",
+            policy=state.question.answer.policy if state.question.answer is not None else None,
         )
 
 
@@ -385,7 +373,8 @@ def _parking(record: JobRecord, part: AttemptStatus) -> str:
     if _UNSAVED in record.parking:
         return _unsaved(part.park_way)
     way, why = part.park_way, part.park_why
-    stays = record.submitted.saves is False and not record.submitted.preemptible
+    spec = record.submitted.spec
+    stays = spec.checkpoint.saves is False and not spec.preemptible
     return ": ".join(park_or_stay(way, why) if stays else (way, why))
 
 

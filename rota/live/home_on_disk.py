@@ -21,7 +21,7 @@ from rota.live.journal import Journal
 from rota.live.log_chunks import LARGEST_BYTES, log_chunk
 from rota.live.recovery import recover
 from rota.live.replay import Make
-from rota.live.requests import asked_for
+from rota.live.requests import shown_spec
 from rota.live.trial_rows import trials_of
 from rota.model.codec import Codec
 from rota.wire.client import log_pieces
@@ -92,7 +92,7 @@ class HomeOnDisk:
         """As `Client.job`."""
         record = find_record(self._history.records, str(key), alone=alone)
         trials = trials_of(self._scheduler.state, record.id, self._history.records)
-        return replace(self._rows([record])[0], spec=asked_for(record.submitted), trials=trials)
+        return replace(self._rows([record])[0], spec=shown_spec(record.submitted, record.name), trials=trials)
 
     def _rows(self, records: list[JobRecord]) -> list[JobRow]:
         rows = self._history.rows(records, self._scheduler.state, self._running, self._clock())

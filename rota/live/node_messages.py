@@ -17,7 +17,7 @@ from rota.live.placement_text import where_text
 from rota.model.commands import Kill, Launch, Renew, Resize, Resume, Suspend
 from rota.park.facts import parking_facts
 from rota.park.park_method import choose_park_method
-from rota.wire.submitted import SubmittedJob
+from rota.wire.submission import Submission
 
 
 class LaunchOrders:
@@ -37,14 +37,14 @@ class LaunchOrders:
         index = dict(zip(node.facts.devices, node.facts.indices, strict=True))
         return [index.get(self._context.device(gpu)) for gpu in gpus]
 
-    def park_method_here(self, job: SubmittedJob, *, real_gpus: bool) -> tuple[str, str]:
+    def park_method_here(self, job: Submission, *, real_gpus: bool) -> tuple[str, str]:
         """Return how this machine would park a job, and why so."""
         facts = parking_facts(
             job.argv,
-            job.env,
-            job.workdir,
-            wanted=job.park,
-            gpus=most_gpus(job),
+            job.variables,
+            job.folder,
+            wanted=job.spec.park,
+            gpus=job.spec.most_gpus,
             real_gpus=real_gpus,
             mps=self._mps is not None,
         )
@@ -69,26 +69,27 @@ class LaunchOrders:
     def _order(self, command: Launch, place: GangPlace) -> LaunchOrder:
         """Return the order for one machine; its lease ends on the scheduler's clock until it is sent (`in_node_time`)."""
         job = self._context.submitted(command.job)
+        spec, grace_seconds = job.spec, job.spec.checkpoint.grace
         env = job_environment(command, job, place, self._home_id, secrets.token_hex(12))
         return LaunchOrder(
             job=command.job,
             attempt=command.attempt,
             sequence=command.sequence,
             argv=job.argv,
-            env=env | mps_environment(self._mps, place.gpus, job.gpu_gib),
-            workdir=job.workdir,
+            env=env | mps_environment(self._mps, place.gpus, spec.gpu_memory),
+            workdir=job.folder,
             log=str(log_path(self._home, command.job, place.rank)),
             gpus_text=where_text(self._context.cluster(), command.gpus),
             from_step=command.from_step,
             lease_seconds=command.lease_s,
-            grace_seconds=job.grace_seconds,
-            lease_grace_seconds=min(job.grace_seconds, self._lease_grace),
-            progress=(job.progress or "") if place.rank == 0 else "",
-            steps_total=job.steps,
-            stays=not (job.saves or job.preemptible),
+            grace_seconds=grace_seconds,
+            lease_grace_seconds=min(grace_seconds, self._lease_grace),
+            progress=(spec.progress or "") if place.rank == 0 else "",
+            steps_total=spec.steps,
+            stays=not (spec.checkpoint.saves or spec.preemptible),
             log_bytes=self._log_bytes,
-            may_park=job.park if job.preemptible is not False else None,
-            most_gpus=most_gpus(job),
+            may_park=spec.park if spec.preemptible is not False else None,
+            most_gpus=spec.most_gpus,
             mps=self._mps is not None,
         )
 
@@ -113,15 +114,11 @@ class LaunchOrders:
             return change
         gpus = [number for number in self.cuda_numbers(node, command.gpus.tolist()) if number is not None]
         place = GangPlace(host=node.facts.host, node=node.facts.name, gpus=gpus)
-        env = size_variables(command, place) | mps_environment(self._mps, gpus, self._context.submitted(command.job).gpu_gib)
+        spec = self._context.submitted(command.job).spec
+        env = size_variables(command, place) | mps_environment(self._mps, gpus, spec.gpu_memory)
         return replace(change, env=env, gpus_text=text)
 
 
 def log_path(home: Path, job: int, rank: int = 0) -> Path:
     """Return where the output of a part of a job is."""
     return home / LOGS / (f"{job}.log" if rank == 0 else f"{job}.node{rank}.log")
-
-
-def most_gpus(job: SubmittedJob) -> float:
-    """Return the largest number of GPUs that a job accepts."""
-    return max((job.gpus, *job.gpu_counts))

@@ -8,12 +8,12 @@ from typing import Any
 from rota.live.policy_client import PolicyClient
 from rota.model.events import External
 from rota.model.job import JobSpec
-from rota.wire.submitted import SubmittedJob
+from rota.wire.submission import Submission
 
 
 @dataclass(frozen=True)
 class NewJob:
-    job: SubmittedJob
+    sent: Submission
     wanted: JobSpec
     parking: str
     done: "Future[int]"

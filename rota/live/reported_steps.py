@@ -4,13 +4,13 @@ from collections.abc import Callable
 
 from rota.agent.attempt_files import AttemptStatus
 from rota.wire.spec import MAX_STEPS
-from rota.wire.submitted import SubmittedJob
+from rota.wire.submission import Submission
 
 
-def within_requested(status: AttemptStatus, submitted: Callable[[int], SubmittedJob]) -> AttemptStatus:
+def within_requested(status: AttemptStatus, submitted: Callable[[int], Submission]) -> AttemptStatus:
     """Return the status with no more steps than its job requested, or than any job may request; `steps_problem` says so."""
     try:
-        requested = submitted(status.job).steps
+        requested = submitted(status.job).spec.steps
     except KeyError:  # a process that the scheduler knows nothing of
         requested = None
     most = float(min(requested, MAX_STEPS) if requested is not None else MAX_STEPS)

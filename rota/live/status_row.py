@@ -1,4 +1,4 @@
-"""How the scheduler is, for `rota status`."""
+"""The status of the scheduler, for `rota status`."""
 
 import os
 from collections import Counter
@@ -18,9 +18,9 @@ from rota.wire.rows import StatusRow
 
 
 def status_row(
-    state: State, configuration: Mapping[str, Any], now_s: float, *, worker_pid: int | None, disk_problem: str
+    state: State, configuration: Mapping[str, Any], now_s: float, *, worker_pid: int | None, disk_problem: str | None
 ) -> StatusRow:
-    """Of a scheduler in this state and with this configuration."""
+    """Return the row of a scheduler in this state and with this configuration."""
     codes = state.jobs.table.phase[list(state.jobs.row.values())]
     phases = Counter(Phase(code).word for code in codes.tolist())
     return StatusRow(
@@ -36,7 +36,7 @@ def status_row(
         now=iso(now_s) or "",
         daemon_pid=os.getpid(),
         worker_pid=worker_pid,
-        policy_problem=state.question.policy_fault,
+        policy_problem=state.question.policy_fault or None,
         slow_gpus=[*failing_nodes(state), *taken_gpus(state), *slow_gpus(state)],
         disk_problem=disk_problem,
         lease_left_seconds=lease_left_seconds(state, now_s),

@@ -2,8 +2,9 @@
 
 import json
 import re
-from dataclasses import replace
+from collections.abc import Mapping
 from pathlib import PurePosixPath
+from types import MappingProxyType
 from typing import Any, NoReturn
 
 from rota.errors import InputError, SpecError
@@ -43,13 +44,13 @@ def read_submissions(raw: bytes) -> list[Submission]:
         with naming(index):
             if not isinstance(job, dict):
                 raise InputError("the job is not a JSON object.", hint=_SEVERAL_HINT)
-            one = _submission({**plain, **job})
+            one = _submission({**plain, **job}, shared)
             if one.idempotency_key and (one.user, one.idempotency_key) in keys:
                 raise InputError(
                     "is used twice in this request.", field="idempotency_key", value=one.idempotency_key, hint="another key"
                 )
             keys.add((one.user, one.idempotency_key))
-            found.append(replace(one, env={**shared, **one.env}) if shared else one)
+            found.append(one)
     return found
 
 
@@ -67,7 +68,7 @@ def read_cancellations(raw: bytes) -> list[str]:
     return [str(key) for key in keys]
 
 
-def _submission(plain: Any) -> Submission:
+def _submission(plain: Any, shared: Mapping[str, str] = MappingProxyType({})) -> Submission:
     if not isinstance(plain, dict):
         raise InputError("the request is not a JSON object.", hint=_HINT)
     for name in plain:
@@ -77,7 +78,7 @@ def _submission(plain: Any) -> Submission:
         spec=spec_from(_entry(plain.get("spec", {}), "", 0)),
         user=_user(plain.get("user")),
         workdir=_workdir(plain.get("workdir")),
-        env=_env(plain.get("env", {})),
+        env={**shared, **_env(plain.get("env", {}))},
         idempotency_key=_idempotency_key(plain.get("idempotency_key")),
     )
 
@@ -132,9 +133,9 @@ def _user(value: Any) -> str:
     return value
 
 
-def _idempotency_key(value: Any) -> str:
+def _idempotency_key(value: Any) -> str | None:
     if value is None:
-        return ""
+        return None
     if (
         not isinstance(value, str)
         or not value.isprintable()

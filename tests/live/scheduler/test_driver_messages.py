@@ -24,7 +24,6 @@ from rota.live.driver_protocol import DriverCommand, DriverContext
 from rota.live.journal_store import LeadershipLost
 from rota.live.late_starts import FORGET_SECONDS, LATE_SECONDS
 from rota.live.node_channel import HostReply, ReachableHost
-from rota.live.requests import submitted_job
 from rota.model.cluster import Cluster, Node
 from rota.model.commands import Kill, Launch, Renew, Resize, Resume, Suspend, SuspendKind
 from rota.model.events import (
@@ -41,6 +40,7 @@ from rota.model.events import (
 )
 from rota.wire.client import user_name
 from rota.wire.spec import Spec
+from rota.wire.submission import Submission
 from tests.live.scheduler.test_real_gpus import STEPS, nvml
 from tests.waiting import until
 
@@ -123,7 +123,7 @@ class Bench:
         self.answers: list[External] = []
         self.stopped_s: float | None = None
         """Where the clock stands; None: it goes."""
-        self.job = submitted_job(Spec(run=["sh", "-c", "echo step 1; sleep 1000"], progress=r"step (\d+)"), "me", "/", {})
+        self.job = Submission(Spec(run=["sh", "-c", "echo step 1; sleep 1000"], progress=r"step (\d+)"), "me", "/", {})
         self.driver = self.open()
 
     def open(self) -> Driver:
@@ -464,7 +464,7 @@ def parkable(bench: Bench, script: str = PLAIN) -> None:
     path = bench.folder / "plain.py"
     path.write_text(script)
     spec = Spec(run=[sys.executable, str(path)], progress=r"step (\d+)")
-    bench.job = submitted_job(spec, "me", str(bench.folder), {"PATH": os.environ["PATH"]})
+    bench.job = Submission(spec, "me", str(bench.folder), {"PATH": os.environ["PATH"]})
 
 
 def steps_told(bench: Bench) -> list[tuple[int, int]]:
@@ -524,7 +524,7 @@ def test_a_scheduler_that_comes_up_finds_a_parked_job_and_wakes_it(bench: Bench)
 
 def test_a_job_that_its_node_cannot_park_is_told_to_leave(bench: Bench) -> None:
     """The core hears of it when it starts. A word to park that is on its way already is taken for one to leave."""
-    bench.job = submitted_job(Spec(run=["sleep", "1000"]), "me", "/", {"PATH": os.environ["PATH"]})
+    bench.job = Submission(Spec(run=["sleep", "1000"]), "me", "/", {"PATH": os.environ["PATH"]})
     bench.carry_out([bench.launch_one()])
     began = bench.heard(started(0))
     assert [event.can_park for event in began if isinstance(event, Started)] == [False]
@@ -537,10 +537,10 @@ def test_a_job_that_its_node_cannot_park_is_told_to_leave(bench: Bench) -> None:
 
 def test_what_is_known_of_parking_before_a_job_has_a_node(bench: Bench) -> None:
     plain = Spec(run=["python", "x.py"])
-    assert bench.driver.how_parked(submitted_job(plain, "me", "/", {}))[0] == "node"
+    assert bench.driver.how_parked(Submission(plain, "me", "/", {}))[0] == "node"
     for more in ({"park": False}, {"gpus": 2}, {"gpus": {"min": 1, "max": 2}}):
         spec = Spec.model_validate({"run": ["python", "x.py"], **more})
-        assert bench.driver.how_parked(submitted_job(spec, "me", "/", {}))[0] == "exit", more
+        assert bench.driver.how_parked(Submission(spec, "me", "/", {}))[0] == "exit", more
 
 
 SAVES = """

@@ -7,8 +7,8 @@ import pytest
 from rota.agent.attempt_files import AttemptStatus
 from rota.agent.pace import Pace
 from rota.live.history import _UNSAVED, JobRecord, _how, _parking, _quiet_seconds, step_rate
-from rota.live.requests import submitted_job
 from rota.wire.spec import Spec
+from rota.wire.submission import Submission, encode_submission
 
 
 def left(exit_code: int | None, done: float, saved: float, stepped_s: float | None = 1.0) -> AttemptStatus:
@@ -56,7 +56,7 @@ def test_how_it_left(part: AttemptStatus, said: str) -> None:
 )
 def test_how_it_is_parked_is_what_its_node_found(way: str, before: str, saves: bool, said: str) -> None:
     spec = Spec.model_validate({"run": ["x"], "checkpoint": {"saves": saves}})
-    record = JobRecord(1, submitted_job(spec, "me", "/", {}), 0.0, parking=before)
+    record = JobRecord(1, Submission(spec, "me", "/", {}), 0.0, parking=before)
     part = left(None, 0, 0)._replace(park_way=way, park_why="so it is")
     assert _parking(record, part) == said
 
@@ -92,3 +92,11 @@ def test_what_it_has_done_since_its_last_report_is_no_longer_left() -> None:
     part = running(501, 70.0, (60.0, 1.0))
     assert _quiet_seconds(part, 72.0) == pytest.approx(2.0)
     assert _quiet_seconds(part, 160.0) == 0.0 == _quiet_seconds(None, 160.0), "one that stalls does nothing"
+
+
+def test_an_empty_text_of_an_earlier_version_is_none() -> None:
+    sent = encode_submission(Submission(Spec(run="x"), "me", "/", {}))
+    written = {"submitted_s": 1.0, "phase": "running", "problem": "", "parking_problem": "", "steps_problem": "it reported 9"}
+    record = JobRecord.of(3, sent, written)
+    assert (record.name, record.phase, record.problem, record.parking_problem) == ("job-3", "running", None, None)
+    assert record.steps_problem == "it reported 9" and JobRecord.of(3, sent, record.to_plain()) == record
