@@ -34,8 +34,9 @@ def read_command(message: dict[str, Any], attempt: int, now_s: float) -> AgentCo
     if op == RESIZE and is_count(message.get("batch_size")):
         resize = AgentCommand(RESIZE, attempt, sequence, batch_size=message["batch_size"])
         env, gpus_text = message.get("env"), message.get("gpus_text")
-        fine = isinstance(env, dict) and isinstance(gpus_text, str)
-        fine = fine and all(value is None or isinstance(value, str) for value in env.values())
+        if not isinstance(env, dict) or not isinstance(gpus_text, str):
+            return resize
+        fine = all(value is None or isinstance(value, str) for value in env.values())
         return resize._replace(env=env, gpus_text=gpus_text) if fine else resize
     if op in (SUSPEND, PARK, KILL):
         return AgentCommand(KILL if op == KILL else SUSPEND, attempt, sequence, parks=op == PARK)

@@ -1,8 +1,8 @@
-"""The agent of one machine: everything a driver asks of it, in one message and one answer.
+"""The agent of one machine. Each request of a driver is one message with one reply.
 
-The agent does not know what carries the messages, which are JSON. A driver takes the whole inventory, or what changed since the
-last answer; after a loss it asks for `whole`. Supervisors outlive the agent, and the next agent finds them. What depends on the
-machine is found here: how a job can be parked, and what the GPUs do.
+Messages are JSON, and any channel may carry them. A reply has all statuses, or those that have changed since the last reply.
+After a loss, a driver requests all of them. Supervisors outlive the agent, and the next agent finds them. The agent also chooses
+park methods and reads the GPUs, because both depend on the machine.
 """
 
 import contextlib
@@ -35,39 +35,39 @@ from rota.folders import make_folder, state_folder
 from rota.model.commands import Renew
 
 READ_SECONDS = 1.0
-"""Longest wait of an answer for readings of the GPUs, in seconds."""
+"""Longest wait of a reply for readings of the GPUs, in seconds."""
 LOOK_SECONDS = 1.0
-"""How often to look for supervisors that were killed."""
+"""Interval between two checks for killed supervisors, in seconds."""
 _GET_ADDRESS = 0x8915
 """SIOCGIFADDR."""
 
 
 @dataclass(frozen=True)
 class NodeFacts:
-    """What a node is."""
+    """Facts about a node."""
 
     name: str
     accelerator: str
     devices: tuple[str, ...]
-    """The names of its GPUs, which stay theirs."""
+    """Names of its GPUs. A GPU keeps its name."""
     indices: tuple[int, ...]
-    """What CUDA calls them."""
+    """CUDA's numbers of its GPUs."""
     boot: int
-    """Rises with every boot."""
+    """Number of the boot, which rises with every boot."""
     host: str
     address: str
-    """Where other nodes reach it,"""
+    """Address at which other nodes reach it."""
     interface: str
-    """and by which network interface; empty: not known."""
+    """Network interface of this address; empty if unknown."""
     host_gib: float | None
-    """What parked jobs may take of its memory; None: not known."""
+    """Host memory for parked jobs, in GiB; None if unknown."""
     pretend: bool
     boot_id: str = ""
-    """What the kernel calls its boot; empty: an agent of an earlier version does not tell."""
+    """The kernel's id of the boot; empty if the agent is of an earlier version."""
 
 
 class AgentReplaced(RuntimeError):
-    """Another agent has the folder of this node, or the folder is gone: what this one knows may be wrong."""
+    """Another agent has the folder of this node, or the folder is gone. This agent's state may be wrong."""
 
 
 class NodeAgent:
@@ -83,19 +83,19 @@ class NodeAgent:
         detached: bool = False,
         wake: Callable[[], None] = lambda: None,
     ) -> None:
-        """`uuids`: those of real GPUs by CUDA's number, in the order of `facts.devices`. `files`: how agents of a node agree who
-        is the latest; None: the process of the agent has a lock on the folder. `detached`: whether the process of the agent may
-        be ended with all its children. `wake` is called when a supervisor rings."""
+        """`uuids`: UUIDs of real GPUs by CUDA's number, in the order of `facts.devices`. `files`: how agents of a node agree on
+        the latest one; None if the agent's process has a lock on the folder. `detached`: whether the agent's process may be ended
+        with all its children. `wake` is called when a supervisor rings."""
         self.facts, self._folder, self._files, self._uuids = facts, folder, files, uuids
         self._token = files.token if files is not None else secrets.token_hex(8)
         self._names = dict(zip(uuids.values(), facts.devices, strict=False))
-        """The names of real GPUs in the cluster, by UUID."""
+        """Names of real GPUs in the cluster, by UUID."""
         self.read_seconds = READ_SECONDS
         self._wake = wake
         self._rang = threading.Event()
         self._lock = threading.Lock()
         self._waits = 0
-        """The number of the last call that waits."""
+        """Number of the last call that waits."""
         self._machine = AttemptManager(folder, self._ring, detached=detached)
         self._watch = GpuWatch() if uuids else None
         self._others = OtherPrograms(folder)
@@ -108,14 +108,14 @@ class NodeAgent:
         return json.dumps(asdict(self.facts))
 
     def exchange(self, text: str) -> str:
-        """Carry out what is asked, in order, and return how things are.
+        """Carry out the messages in a request, in order, and return a reply with the statuses of attempts.
 
-        `do` is a list of messages (`rota/agent/messages.py`), as the codec writes them. `whole`: tell
-        everything. `gpus`: tell also how the GPUs are and how jobs use them, as far as that is known within a second.
-        Leases end at instants of this machine's own clock, which every answer tells: however long a message was on its way, or
-        this process stood still, no lease gets longer by it. A scheduler of an earlier `epoch` than the latest is refused.
-        `agent`: the agent that gave the last answer. If that was another, what the node is has to be read again. `boot`: the
-        number that the scheduler has for this boot, if this agent has told another, because its file was lost.
+        `do` is the list of messages (`rota/agent/messages.py`). `whole`: whether the reply has all statuses, or those that have
+        changed. `gpus`: whether it also has a GPU report, as far as that is known within a second.
+        Leases end at instants of this machine's own clock, which every reply contains. So no lease gets longer because a message
+        was late or this process stood still. A scheduler of an earlier `epoch` than the latest is refused.
+        `agent`: the agent that gave the last reply. If that was another one, the reply has the facts of the node. `boot`: the
+        scheduler's number of this boot, if this agent has lost its file and reported another one.
         """
         asked: Mapping[str, Any] = json.loads(text)
         with self._lock:
@@ -134,10 +134,10 @@ class NodeAgent:
         answer = {"message": asked["message"], "boot": self.facts.boot, "lost": lost, "parts": parts}
         answer |= {"gpus": self._gpus()} if asked.get("gpus") else {}
         answer |= {"agent": self._token, "facts": asdict(self.facts)} if asked.get("agent") != self._token else {}
-        return json.dumps(answer | {"boot_s": boot_s()})  # last: what came before it may have taken a while
+        return json.dumps(answer | {"boot_s": boot_s()})  # last, because the rest may have taken a while
 
     def _admit(self, files: NodeFiles, asked: Mapping[str, Any]) -> bool:
-        """Keep what the scheduler says of epoch and boot. Return False if a later one than it has asked before."""
+        """Keep the scheduler's epoch and boot number. Return False if a later scheduler has sent a request before."""
         if not files.is_latest():
             raise AgentReplaced(f"another agent has {self._folder}, or the folder is gone")
         if asked.get("epoch", 0) < files.epoch:
@@ -156,7 +156,7 @@ class NodeAgent:
         return {name: read[uuid] for uuid, name in self._names.items() if uuid in read}
 
     def _gpus(self) -> dict[str, Any]:
-        """Return the GPU report. A driver of GPUs that hangs is not waited for under the lock."""
+        """Return the GPU report. The lock is not held while a GPU driver may hang."""
         read = self._watch.latest(wait_seconds=self.read_seconds) if self._watch is not None else {}
         mine = {uuid: read[uuid] for uuid in self._names if uuid in read}
         with self._lock:
@@ -167,8 +167,8 @@ class NodeAgent:
         return plain_report(GpuReport(self._named(mine), uses, taken), time.time())
 
     def wait(self, seconds: float) -> bool:
-        """Until a supervisor has something to tell, or so long. One that was killed can't ring: that is looked for. Only the
-        latest call waits: earlier ones may be of a scheduler that was killed."""
+        """Wait until a supervisor has news, but at most this long. A killed supervisor can't ring, so this looks for that too.
+        Only the latest call waits, because earlier ones may be of a scheduler that was killed."""
         end_s = boot_s() + seconds
         self._waits = number = self._waits + 1
         while not self._rang.wait(min(LOOK_SECONDS, max(end_s - boot_s(), 0.0))):
@@ -212,7 +212,7 @@ def cluster_agent(folder: Path, name: str, address: str, *, accelerator: str = "
     make_folder(folder, instead="--node-folder with a folder that only you can write, on a disk of each node's own")
     files = NodeFiles(folder)
     every = find_gpus() if not pretend_gpus else []
-    found = [gpu for gpu in every if gpu.accelerator == every[0].accelerator]  # others would be another node
+    found = [gpu for gpu in every if gpu.accelerator == every[0].accelerator]  # other types would be another node
     facts = NodeFacts(
         name=name,
         accelerator=found[0].accelerator if found else accelerator,
@@ -233,15 +233,15 @@ _FACT_FIELDS = frozenset(each.name for each in fields(NodeFacts))
 
 
 def read_facts(plain: Mapping[str, Any]) -> NodeFacts:
-    """As `hello` and `exchange` tell them. An agent of a later version may tell more than this one knows."""
+    """Return the facts in a reply of `hello` or `exchange`. Fields of a later version are ignored."""
     known = {name: value for name, value in plain.items() if name in _FACT_FIELDS}
     return NodeFacts(**{**known, "devices": tuple(plain["devices"]), "indices": tuple(plain["indices"])})
 
 
 def interface_of(address: str) -> str:
-    """The network interface that has this address."""
+    """Return the network interface that has this address; empty if there is none."""
     names = []
-    with contextlib.suppress(OSError):  # some containers tell of none
+    with contextlib.suppress(OSError):  # some containers list none
         names = [name for _, name in socket.if_nameindex()]
     with socket.socket(socket.AF_INET, socket.SOCK_DGRAM) as box:
         for name in names:

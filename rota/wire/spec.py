@@ -4,7 +4,7 @@ The reference page and the JSON schema are generated from the fields here.
 """
 
 import re
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from datetime import UTC, datetime
 from pathlib import Path
 from typing import Annotated, Any
@@ -399,7 +399,7 @@ def spec_from(root: TreeEntry) -> Spec:
     try:
         return Spec.model_validate(root.plain())
     except ValidationError as problem:
-        raise _located(root, problem) from None
+        raise located(root, problem.errors(include_url=False)) from None
 
 
 def encode_spec(spec: Spec) -> dict[str, Any]:
@@ -429,12 +429,12 @@ def schema() -> dict[str, Any]:
     return Spec.model_json_schema()
 
 
-def _located(root: TreeEntry, problem: ValidationError) -> SpecError:
-    """Return the first fault, with its place in the file."""
+def located(root: TreeEntry, faults: Iterable[Any]) -> SpecError:
+    """Return the first fault of a validation, with its place in the file."""
     # A misspelt name comes first, since it often explains the rest. Of several readings of a value, we show the one that got
     # furthest.
     fault = min(
-        problem.errors(include_url=False),
+        faults,
         key=lambda each: (
             each["type"] != "extra_forbidden",
             root.find(each["loc"])[0].line,
