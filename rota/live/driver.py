@@ -1,15 +1,16 @@
-"""The driver of live jobs: commands go to the agents of nodes, one message at a time, and their answers become events.
+"""The driver of live jobs: it sends commands to the agents of nodes, one message at a time, and turns their replies into events.
 
-It keeps nothing that the journal and the agents could not say again. A message may get lost, or be delivered and its answer lost:
-commands carry sequences, so a repeat is harmless, and after a loss a node is asked for all it has. A node that does not answer
-becomes silent in the core, which waits for the leases of its jobs. When these are surely over, the node has left. If its machine
-comes back, it joins again. A machine that comes back with other GPUs is another node. A single machine is one agent that has all
-nodes of the core (`nodes_can_leave` of the channel is false), and none of this happens to it.
+The journal and the agents can restore all of its state. A message or its reply may get lost. Commands carry sequences, so a
+repeat is harmless, and after a loss the driver requests the whole inventory of the node.
 
-A lease is sent as an instant of the node's own clock: what its last answer said, and what passed here since that came. That is
-early rather than late, so however long a message takes, no job runs longer than the core knows.
+A node that does not reply becomes silent in the core, which waits for the leases of its jobs. When these are over, the node has
+left. If its machine comes back, it joins again. A machine that comes back with other GPUs is another node. A single machine is
+one agent that has all nodes of the core (`nodes_can_leave` of the channel is false), and cannot leave.
 
-All nodes see the scheduler's home, where logs are, under the same path; what an agent needs for itself is on its node.
+A lease is sent as an instant of the node's own clock, from the time in its last reply and the time since that arrived. This is
+early rather than late, so a slow message never lets a job run longer than the core knows.
+
+All nodes see the scheduler's home, where logs are, under the same path. Files of an agent are on its node.
 """
 
 import itertools
@@ -66,7 +67,7 @@ AGAIN_SECONDS = 1.0
 LOST_SECONDS = 30.0
 """A message without a reply after this time counts as lost, in seconds."""
 STALE_SECONDS = 30.0
-"""Age at which readings of GPUs are dropped, in seconds. Nodes are asked for readings with every heartbeat."""
+"""Age at which readings of GPUs are dropped, in seconds. Every heartbeat requests new ones."""
 LOOK_SECONDS, OTHERS_SECONDS = 1.0, 5.0
 """How often to look, though no job runs, at the nodes of a cluster, and for other programs on the real GPUs of this machine."""
 
@@ -90,13 +91,13 @@ class Driver:
         self._gone_after = gone_after_seconds
         self.nodes_can_leave = channel.nodes_can_leave
         self._heartbeat_seconds = HEARTBEAT_SECONDS if channel.nodes_can_leave else 0.0
-        """How often a node without news is asked for its state. An agent in this process is asked at every look."""
+        """Interval at which nodes without news are queried, in seconds. An agent in this process is queried at every look."""
         self._orders = LaunchOrders(home, lease_grace_seconds=lease_grace_seconds, log_bytes=log_bytes, mps=mps)
         self._context: DriverContext
         self._first_joined = 0
         """Nodes from this number on have joined since this driver was opened."""
         self._nodes: dict[int | None, DriverNode] = {}
-        """By the core's number; under None, the machine that has all nodes."""
+        """Machines by the core's node number; the machine that has all nodes is under None."""
         self._by_host: dict[str, DriverNode] = {}
         """Nodes that can be reached, by host."""
         self._seen: Mapping[str, ReachableHost] = {}
@@ -275,7 +276,7 @@ class Driver:
             if node.facts.boot != boot:
                 return f"{name} has been booted since the launch was decided"
             if node.behind_s is None:
-                return f"{name} has not told its time"
+                return f"the clock of {name} is not known yet"
             mine = command.gpus[cluster.gpu_node[command.gpus] == number].tolist()
             numbers = self._orders.cuda_numbers(node, mine)
             if None in numbers:

@@ -1,4 +1,4 @@
-"""One machine as the driver knows it: the host that is there for it, what was sent to it, and what it answered."""
+"""One machine as the driver knows it: its host, the messages that were sent to it, and its replies."""
 
 from collections.abc import Callable, Mapping
 from dataclasses import replace
@@ -18,7 +18,7 @@ from rota.model.units import FOREVER
 AttemptKey = tuple[int, int]
 """Job and attempt."""
 LAST_SEQUENCE = 1 << 40
-"""The sequence of a command that is newer than all others for its attempt."""
+"""Sequence of a command that is newer than all others for its attempt."""
 _STATES = {PARKED: ProcessState.PARKED}
 
 
@@ -33,50 +33,50 @@ class DriverNode:
     """A machine that runs jobs: one node of the core, or all of them."""
 
     def __init__(self, number: int | None, facts: NodeFacts, parts: AttemptEvents) -> None:
-        """`number`: the core's number of the node; None: the machine has all nodes."""
+        """`number`: the core's number of the node; None if the machine has all nodes."""
         self.number, self.facts, self.parts = number, facts, parts
         self.host = ""
-        """The host that is there for it; empty if none is."""
+        """Host of the machine; empty if there is none."""
         self.agent = ""
-        """The agent that gave the last answer. Another agent may have other facts of the node."""
+        """Agent that gave the last reply. Another agent may have other facts of the node."""
         self.tell_boot = False
         """Whether its agent has lost the number of this boot, and has to take the scheduler's."""
         self.away_s: float | None = None
         """Time since which it cannot be reached; None if it can; inf if it has left."""
         self.outbox: list[AgentMessage] = []
         self.sent: list[AgentMessage] | None = None
-        """The commands of its last message, while the answer is awaited; None if none is."""
+        """Messages without a reply yet; None if every message has one."""
         self.sent_s = 0.0
         self.message = 0
-        """The number of its last message, from 1."""
+        """Number of its last message, from 1."""
         self.whole = True
-        """Whether its next answer has to hold everything that it has."""
+        """Whether its next reply must have the whole inventory."""
         self.due_s = 0.0
-        """When to ask for its state, if there is no command for it before."""
+        """When to query its state, if no command is sent before."""
         self.reported_s = 0.0
-        """When the core last had a report of it."""
+        """Time of its last report to the core."""
         self.behind_s: float | None = None
-        """How far its clock is behind ours, at most, in seconds; None if that is not known yet."""
+        """Upper bound of how far its clock is behind ours, in seconds; None if unknown."""
         self.known: dict[AttemptKey, AttemptStatus] = {}
         """Status of each attempt on the machine."""
         self.ended: set[AttemptKey] = set()
-        """Attempts of these whose end was passed on as an event."""
+        """Attempts of these whose end was reported as an event."""
         self.draining = False
         self.clears: set[AttemptKey] | None = None
         """Attempts that a node which has joined still has from before, and that were killed; None if it may be used."""
         self.read_s = float("-inf")
-        """When it was last asked for readings of its GPUs."""
+        """Time of the last request for readings of its GPUs."""
         self.gpus = GpuReport()
         self.taken: dict[int, str] = {}
-        """Who uses GPUs that no job has, by the number of the GPU, as the core knows it."""
+        """Number of a GPU that no job has -> its user, as the core knows it."""
         self.step_rates = StepRates()
         self.running: dict[int, AttemptStatus] = {}
         """The status of jobs whose first part is on it and is neither parked nor ended, by job."""
 
     def attach_host(self, host: str, facts: NodeFacts) -> None:
-        """Take this host for the node from now on. Messages to the host before are lost.
+        """Attach this host to the node. Messages to the host before are lost.
 
-        While the machine is not booted the number of its boot stays, also if its agent has lost it: what runs there lives.
+        The boot number stays until the machine is booted, even if its agent has lost it, because its jobs are still running.
         """
         if facts.boot_id and facts.boot_id == self.facts.boot_id and facts.boot != self.facts.boot:
             facts, self.tell_boot = replace(facts, boot=self.facts.boot), True
@@ -86,7 +86,7 @@ class DriverNode:
         self.host, self.facts, self.away_s, self.due_s = host, facts, None, 0.0
 
     def is_as(self, facts: NodeFacts) -> bool:
-        """Return whether these facts are the known ones, apart from the number of a boot that its agent has lost."""
+        """Return whether these facts are the known ones, apart from a boot number that its agent has lost."""
         return replace(facts, boot=self.facts.boot) == self.facts and (self.tell_boot or facts.boot == self.facts.boot)
 
     def lose(self) -> None:
@@ -104,7 +104,7 @@ class DriverNode:
         self.outbox.append(message)
 
     def leave(self, parts: AttemptEvents) -> None:
-        """Forget all that it had: the node has left and its jobs are dead."""
+        """Forget its attempts, because the node has left and its jobs are dead."""
         self.away_s, self.parts = FOREVER, parts
         self.known.clear()
         self.ended.clear()
@@ -119,8 +119,8 @@ class DriverNode:
                 self.add(_end(job, attempt))
 
     def clear(self, statuses: list[AttemptStatus]) -> bool:
-        """Return whether a node that has joined may be used. What it has from before is killed first: it may have been frozen
-        until all of that was taken for dead."""
+        """Return whether a node that has joined may be used. Its old attempts are killed first, because it may have been frozen
+        until they were declared dead."""
         if self.clears is None:
             return True
         living = {(status.job, status.attempt) for status in statuses if status.state != ENDED}
@@ -130,7 +130,7 @@ class DriverNode:
         return not living
 
     def take(self, statuses: list[AttemptStatus], whole: bool) -> None:
-        """Take in what it has; `whole`: it has nothing else."""
+        """Take in statuses. `whole`: whether the node has no others."""
         if whole:
             there = {(status.job, status.attempt) for status in statuses}
             self.known = {key: part for key, part in self.known.items() if key in there}
@@ -138,8 +138,7 @@ class DriverNode:
         self.known |= {(status.job, status.attempt): status for status in statuses}
 
     def look(self, uses: Mapping[AttemptKey, GpuUse]) -> None:
-        """Bring running jobs and their rates up to date. Jobs that share GPUs have their first parts on one node, so its news is
-        enough."""
+        """Update running jobs and their rates. Jobs that share GPUs have their first parts on one node, so its news is enough."""
         first = [status for status in self.known.values() if status.rank == 0]
         self.step_rates.look(first, {key: at_s for key, at_s in self.parts.started.items() if key in self.known}, uses)
         self.running = {status.job: status for status in first if status.state not in (ENDED, PARKED)}
@@ -155,7 +154,7 @@ class DriverNode:
         return {key: use for key, use in self.gpus.uses.items() if key in runs}
 
     def inventory(self) -> tuple[InventoryItem, ...]:
-        """Return what lives here, under no sequence: events of their own answer commands."""
+        """Return the attempts on this node. Their items have no sequence, because other events reply to commands."""
         return tuple(
             InventoryItem(status.job, status.attempt, 0, _STATES.get(status.state, ProcessState.RUNNING), status.steps_done)
             for status in self.known.values()

@@ -1,7 +1,7 @@
 """A home whose scheduler is not running, read from disk: its jobs and their logs. Nothing is written there.
 
-The journal says what the scheduler knew last, and the files of supervisors what became of its jobs since. Both are folded in
-memory, as the next start of the scheduler would do it.
+The journal has the scheduler's last state, and the files of supervisors have the later changes of its jobs. Both are folded in
+memory, as at the next start of the scheduler.
 """
 
 from collections.abc import Iterator
@@ -31,7 +31,7 @@ from rota.wire.rows import JobRow, LogChunk
 
 
 class HomeOnDisk:
-    """Answers as a `Client` does, as far as disks can tell."""
+    """The read methods of a `Client`, from files alone."""
 
     def __init__(self, home: Path, journal: Journal, make: Make, words: Codec) -> None:
         self.home = home
@@ -40,12 +40,12 @@ class HomeOnDisk:
             self._history.records[job] = JobRecord.of(job, submitted, record)
         self._scheduler = recover(journal, words, make, journal.configuration() or {})
         self.as_of = iso(self._scheduler.state.now_s)
-        """When the scheduler last wrote to its journal."""
+        """Time at which the scheduler last wrote to its journal."""
         self._clock = Clock(self._scheduler.state.now_s, journal.clock_origin())
         self._fold_attempts()
 
     def _fold_attempts(self) -> None:
-        """What became of them since."""
+        """Fold the changes of attempts since then."""
         state, statuses = self._scheduler.state, self._attempts()
         context = DriverContext(
             wake=lambda: None,
@@ -68,7 +68,7 @@ class HomeOnDisk:
         return attempt is not None and attempt.number == status.attempt
 
     def _attempts(self) -> list[AttemptStatus]:
-        """Those on this machine. One without a supervisor and without an end is lost: the next start says so."""
+        """Return the attempts on this machine. An attempt without a supervisor and without an end is lost."""
         found = []
         for folder in sorted((self.home / RUN).glob("[0-9]*/[0-9]*")):
             order = read_order(folder)
@@ -101,7 +101,7 @@ class HomeOnDisk:
     # Logs --------------------------------------------------------------------------------------------------------
 
     def log_pieces(self, key: int, follow: bool = False, tail: int | None = None) -> Iterator[LogChunk]:
-        """As `Client.log_pieces`. A job that is followed ends with its supervisor."""
+        """As `Client.log_pieces`. Following a job ends with its supervisor."""
         return log_pieces(lambda offset, tail: self._log_piece(key, offset, tail), follow, tail)
 
     def _log_piece(self, job: int, offset: int, tail: int | None) -> LogChunk:

@@ -1,4 +1,4 @@
-"""What waits for the next turn of the scheduler's loop: requests of clients, besides the events of drivers."""
+"""Items that wait for the next turn of the scheduler's loop: requests of clients, and events."""
 
 from collections.abc import Iterator, Mapping, Sequence
 from concurrent.futures import Future
@@ -42,7 +42,7 @@ class SetPolicy:
 
 @dataclass(frozen=True)
 class SetScores:
-    """GPUs that joined are told how slow they are."""
+    """Set the slowdowns of GPUs that have joined."""
 
     names: list[str]
 
@@ -55,7 +55,7 @@ class Together:
 
 
 Item = External | Together | NewJob | KnownJobAgain | Cancel | SetPolicy | SetScores | None
-"""None: the driver has something to tell."""
+"""Item of the queue; None if the driver has news."""
 
 
 def one_by_one(items: Sequence[Item]) -> Iterator[External | NewJob | KnownJobAgain | Cancel | SetPolicy | SetScores | None]:

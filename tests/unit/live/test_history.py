@@ -99,4 +99,6 @@ def test_an_empty_text_of_an_earlier_version_is_none() -> None:
     written = {"submitted_s": 1.0, "phase": "running", "problem": "", "parking_problem": "", "steps_problem": "it reported 9"}
     record = JobRecord.of(3, sent, written)
     assert (record.name, record.phase, record.problem, record.parking_problem) == ("job-3", "running", None, None)
+    before = "sleep: it was told to stop and left without saving, so where it can't be parked it is left running from now on"
+    assert JobRecord.of(3, sent, written | {"parking": before}).parking == f"sleep: {_UNSAVED}"
     assert record.steps_problem == "it reported 9" and JobRecord.of(3, sent, record.to_plain()) == record
