@@ -19,11 +19,11 @@ from rota.agent.processes import boot_s
 from rota.live.driver import HEARTBEAT_SECONDS, Driver
 from rota.live.driver_protocol import DriverContext
 from rota.live.node_channel import HostReply, ReachableHost
-from rota.live.requests import submitted_job
 from rota.model.commands import Kill, Launch, Resume, Suspend, SuspendKind
 from rota.model.events import Exited, External, NodeReported, Started, Suspended
 from rota.park.park_method import can_sleep
 from rota.wire.spec import Spec
+from rota.wire.submission import Submission
 
 LEASE_SECONDS = 900.0
 HOST = "host-n1"
@@ -75,7 +75,7 @@ def on_a_node(bench: Bench, gib: int = 2, times: int = 10) -> dict[str, Any]:
     cluster, devices = driver.discover_cluster(), [name for names in driver.devices() for name in names]
     name = f"node-{gib}"
     spec = Spec(run=bench.command(gib, ENDLESS, 0.0, name), progress=r"step (\d+)/(\d+)")
-    job = submitted_job(spec, "me", str(bench.folder), bench.variables())
+    job = Submission(spec, "me", str(bench.folder), bench.variables())
     driver.open(DriverContext(lambda: None, lambda number: job, time.time, lambda: cluster, lambda gpu: devices[gpu]))
     told: list[External] = []
 

@@ -37,10 +37,11 @@ from benchmarks.gpu_bench import (
 from benchmarks.gpu_node import on_a_node
 from benchmarks.gpu_pairs import allocator, packing
 from benchmarks.gpu_resumed import resumed
-from rota.agent.machine import AttemptManager, AttemptStatus
+from rota.agent.machine import AttemptStatus
 from rota.park.facts import parking_facts
 from rota.park.park_environment import parking_environment
 from rota.park.park_method import choose_park_method
+from tests.live.agent.bench import Machine
 
 SIZES = (2, 20, 40)
 
@@ -190,7 +191,7 @@ def leaving(bench: Bench, gib: int) -> dict[str, Any]:
     """One job that saves and leaves by SIGTERM, and is launched again: until it is gone, and from there to its next step."""
     bench.home = bench.folder / f"home-leaving-{gib}"
     bench.home.mkdir()
-    agent = AttemptManager(bench.home, lambda: None)
+    agent = Machine(bench.home, lambda: None)
     try:
         run = [*bench.command(gib, ENDLESS, 0.0, f"leaving-{gib}"), "save"]
         env = bench.variables() | {"CUDA_VISIBLE_DEVICES": "0", "PYTHONUNBUFFERED": "1"}
@@ -252,7 +253,7 @@ def many_parkings(bench: Bench, gib: int = 2, times: int = 50, *, way: str = "")
     """One job, parked again and again by its supervisor, without a policy. `way`: driver, or what is chosen for it."""
     bench.home = bench.folder / f"home-many-{gib}{way}"
     bench.home.mkdir()
-    agent = AttemptManager(bench.home, lambda: None)
+    agent = Machine(bench.home, lambda: None)
     before = gpu_mib()
     try:
         run, env = bench.command(gib, 1_000_000_000, 0.0, f"many-{gib}{way}"), bench.variables()

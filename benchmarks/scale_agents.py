@@ -24,6 +24,7 @@ from dataclasses import asdict, dataclass
 from typing import Any
 
 from rota.agent import rules
+from rota.agent.attempt_files import AttemptStatus, LaunchOrder
 from rota.agent.constants import (
     ENDED,
     FINISHED,
@@ -33,16 +34,14 @@ from rota.agent.constants import (
     LOST,
     RENEW,
     RESIZE,
-    RESUME,
     RUNNING,
     STARTING,
     SUSPEND,
     YIELDED,
 )
 from rota.agent.gpu_readings import Readings
-from rota.agent.messages import AGENT_CODEC, ChangeSize, Forget, StartAttempt
-from rota.agent.node_agent import RANK, NodeFacts
-from rota.agent.orders import AttemptStatus
+from rota.agent.messages import ChangeSize, Forget, agent_command, decode_message
+from rota.agent.node_agent import NodeFacts
 from rota.agent.processes import boot_id, boot_s
 from rota.live.node_channel import HostReply, ReachableHost
 from rota.model.commands import Kill, Renew, Resume, Suspend
@@ -51,14 +50,13 @@ BEGIN_SECONDS, LEAVE_SECONDS, TELL_SECONDS = 0.05, 0.05, 1.0
 """From a launch to the first step, from the order to leave to the end, and between two reports of steps."""
 STEPS_PER_SECOND = 10.0
 PIECE = 1 << 20
-_OPERATIONS = {StartAttempt: LAUNCH, Suspend: SUSPEND, Resume: RESUME, ChangeSize: RESIZE, Kill: KILL, Renew: RENEW}
 
 
 @dataclass
 class Held:
     """An attempt that the agent holds, in place of a supervisor and a process."""
 
-    order: Mapping[str, Any]
+    order: LaunchOrder
     known: rules.KnownJob
     rank: int
     state: str = STARTING
@@ -78,26 +76,28 @@ class Held:
         order, held = self.order, self.known.held
         assert held is not None
         status = AttemptStatus(
-            job=order["job"],
-            attempt=order["attempt"],
+            job=order.job,
+            attempt=order.attempt,
             sequence=held.sequence,
             state=self.state,
             steps_done=self.steps,
-            steps_total=order["steps_total"],
-            steps_saved=self.steps if self.outcome in (YIELDED, FINISHED) else order["from_step"],
+            steps_total=order.steps_total,
+            steps_saved=self.steps if self.outcome in (YIELDED, FINISHED) else order.from_step,
             outcome=self.outcome,
             exit_code={YIELDED: 75, FINISHED: 0, LOST: -9}[self.outcome] if self.outcome is not None else None,
             started_s=self.started_s,
             ended_s=self.ended_s,
             asked=self.asked,
             problem="",
-            launch_sequence=order["sequence"],
+            launch_sequence=order.sequence,
+            start_sequence=order.sequence,
             began_s=self.began_s,
             stepped_s=self.stepped_s,
-            gpus_text=order["gpus_text"],
-            from_step=order["from_step"],
+            gpus_text=order.gpus_text,
+            from_step=order.from_step,
+            rank=self.rank,
         )
-        return vars(status) | {RANK: self.rank}
+        return status._asdict()
 
 
 class PretendAgent:
@@ -129,7 +129,7 @@ class PretendAgent:
         """What `NodeAgent.exchange` does."""
         asked, now_s = json.loads(text), boot_s()
         lost: list[list[Any]] = []
-        for message in map(AGENT_CODEC.decode, asked["do"]):
+        for message in map(decode_message, asked["do"]):
             if isinstance(message, Forget):
                 self._forget(message.job, message.attempt)
                 continue
@@ -147,25 +147,22 @@ class PretendAgent:
     def _known_of(self, job: int) -> rules.KnownJob:
         return self._known.get(job, rules.KnownJob())
 
-    def _do(self, message: StartAttempt | Suspend | Resume | ChangeSize | Kill | Renew) -> None:
-        job, attempt, operation = message.job, message.attempt, _OPERATIONS[type(message)]
-        if isinstance(message, StartAttempt):
-            sequence, lease_s = message.order["sequence"], message.order["lease_seconds"]
-            instruction = rules.AgentCommand(LAUNCH, attempt, sequence, lease_s=lease_s, boot=boot_id())
-        elif isinstance(message, Renew):
-            instruction = rules.AgentCommand(RENEW, attempt, lease_s=message.lease_s, sent_s=boot_s())
+    def _do(self, message: LaunchOrder | Suspend | Resume | ChangeSize | Kill | Renew) -> None:
+        job, attempt = message.job, message.attempt
+        if isinstance(message, LaunchOrder):
+            command = rules.AgentCommand(LAUNCH, attempt, message.sequence, message.lease_seconds, boot_id())
         else:
-            instruction = rules.AgentCommand(operation, attempt, message.sequence)
-        decision = rules.receive(self._known_of(job), instruction, now_s=boot_s(), boot=boot_id())
+            command = agent_command(message, boot_s())
+        decision = rules.receive(self._known_of(job), command, now_s=boot_s(), boot=boot_id())
         self._known[job] = decision.known
         held = self._held.get((job, attempt))
-        if isinstance(message, StartAttempt) and decision.action == LAUNCH:
-            held = Held(message.order, decision.known, int(message.order["env"]["NODE_RANK"]))
+        if isinstance(message, LaunchOrder) and decision.action == LAUNCH:
+            held = Held(message, decision.known, int(message.env["NODE_RANK"]))
             self._held[job, attempt] = held
-            held.steps = message.order["from_step"]
+            held.steps = message.from_step
             self._later(BEGIN_SECONDS, self, held, RUNNING)
         elif held is not None and decision.action in (SUSPEND, KILL):
-            held.known, held.asked, held.told = decision.known, instruction.op, False
+            held.known, held.asked, held.told = decision.known, command.op, False
             self._later(LEAVE_SECONDS if decision.action == SUSPEND else 0.0, self, held, ENDED)
         elif held is not None and decision.action in (RENEW, RESIZE):
             held.known = decision.known
@@ -180,13 +177,13 @@ class PretendAgent:
         if held.state == ENDED:
             return False
         order, before = held.order, (held.state, held.steps)
-        now_s = boot_s() + order["clock_origin_s"]
+        now_s = boot_s() + order.clock_origin_s
         if word == RUNNING:
             held.state, held.started_s, held.began_s = RUNNING, now_s, now_s
-        if held.rank == 0 and order["progress"] and held.began_s is not None:
+        if held.rank == 0 and order.progress and held.began_s is not None:
             made = int((now_s - held.began_s) * STEPS_PER_SECOND)
-            held.steps, held.stepped_s = order["from_step"] + made, held.began_s + made / STEPS_PER_SECOND
-        finished = order["steps_total"] is not None and held.steps >= order["steps_total"]
+            held.steps, held.stepped_s = order.from_step + made, held.began_s + made / STEPS_PER_SECOND
+        finished = order.steps_total is not None and held.steps >= order.steps_total
         over = rules.expire_lease(held.known, boot_s()).action == LEASE
         if word == ENDED or over or finished:
             held.asked = held.asked or (LEASE if over else None)
@@ -203,7 +200,7 @@ class PretendAgent:
         assert held.known.held is not None
         held.state, held.ended_s, held.outcome = ENDED, now_s, outcome
         held.known = held.known._replace(held=rules.ended(held.known.held, outcome))
-        self._known[held.order["job"]] = held.known
+        self._known[held.order.job] = held.known
 
 
 # The process of some agents ------------------------------------------------------------------------------------------

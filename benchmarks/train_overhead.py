@@ -18,10 +18,11 @@ from typing import Any
 
 from rota.agent import datagrams
 from rota.agent.disk import REPORT_SOCKET
-from rota.agent.machine import AttemptManager, AttemptStatus, LaunchOrder
+from rota.agent.machine import AttemptStatus, LaunchOrder
 from rota.train.agreement import ANNOUNCEMENT
 from rota.train.rank_environment import JobEnvironment
 from rota.train.session import Session
+from tests.live.agent.bench import Machine
 
 ROOT = Path(__file__).resolve().parents[1]
 STEP_SECONDS = 0.005
@@ -123,7 +124,7 @@ class _Switching:
     def __init__(self, folder: Path, env: dict[str, str]) -> None:
         self.env = {**env, "ROTA_CHECKPOINT_DIR": str(folder), "ROTA_JOB_ID": "1"}
         self.folder, self.bell = folder, threading.Event()
-        self.machine = AttemptManager(folder / "home", self.bell.set)
+        self.machine = Machine(folder / "home", self.bell.set)
 
     def run(self) -> list[tuple[float, float, float]]:
         """Seconds from the order to stop to its end, from there until its next process runs, and from that to its first step."""

@@ -1,4 +1,4 @@
-"""On each machine: starts job processes, keeps an eye on them through detached supervisors, and tells how they are.
+"""Agents: on each machine, they start job processes, watch them through detached supervisors, and report their status.
 
 `machine.Machine` is what a driver holds. One supervisor per attempt (`supervisor`) outlives the daemon; the two share nothing
 but files, locks and datagrams (`disk`, `datagrams`, `records`). Both decide by `rules`, a pure file that chaos runs too.

@@ -1,8 +1,8 @@
-"""What an agent and a supervisor write for each other: launch.json and status.json.
+"""Files that an agent and a supervisor write for each other: launch.json and status.json.
 
-Named tuples, not data classes: a supervisor is to be up in a moment, and the module for those takes longer to load than all
-the rest. Fields that are missing take their default and unknown ones are passed over, so that a supervisor and a daemon of
-another version understand each other.
+The records are named tuples and not data classes, because the module for those takes longer to load than the rest of a
+supervisor. A missing field takes its default and an unknown one is ignored, so a supervisor and a daemon of different versions
+can read each other's files.
 """
 
 import json
@@ -13,7 +13,7 @@ from pathlib import Path
 from typing import Any, NamedTuple, TypeGuard
 
 from rota.agent import constants, rules
-from rota.agent.constants import ENDED, STARTING
+from rota.agent.constants import ENDED, RUNNING, STARTING
 from rota.agent.disk import LAUNCH, STATUS, write_atomic
 from rota.agent.log import LIMIT_BYTES
 from rota.agent.pace import Pace
@@ -21,109 +21,149 @@ from rota.agent.processes import boot_s
 from rota.folders import read_file
 
 LONGEST_SECONDS = 1e9
-"""A length of time that stands for ever, and is a number in JSON."""
+"""Stands for "never" where JSON cannot carry infinity, in seconds."""
 
 
 class LaunchOrder(NamedTuple):
-    """What to run: the order for one attempt on one machine, as a driver gives it and as launch.json has it."""
+    """What to run: the order for one attempt on one machine, in a driver's message and in launch.json."""
 
     job: int
     attempt: int
     sequence: int
     argv: Sequence[str]
     env: Mapping[str, str]
-    """All variables of the job. The agent adds `ROTA_LIFE`, its supervisor `ROTA_RUN_DIR`, and nothing else."""
+    """All variables of the job. The agent adds `ROTA_LIFE` and its supervisor `ROTA_RUN_DIR`."""
     workdir: str
     log: Path | str
     gpus_text: str
-    """Where it runs, for people: `n1:0-1`."""
+    """Placement for people, such as `n1:0-1`."""
     from_step: float
     lease_seconds: float
-    """Counted from `written_boot_s`; in a driver's message, the instant at which the lease ends on the node's clock."""
+    """Length of the lease from `written_boot_s`; in a driver's message, the instant at which it ends on the node's clock."""
     grace_seconds: float
     """Time between the signal and SIGKILL when the job is suspended."""
     lease_grace_seconds: float
-    """Time between the signal and SIGKILL when the lease is over, if that is less."""
+    """Maximum time between the signal and SIGKILL when the lease has ended."""
     boot_id: str = ""
-    """The boot in which the order was written; in another it means nothing."""
+    """Boot in which the order was written. The order is void in any other."""
     written_boot_s: float = 0.0
-    """When it was written, on the clock that counts from boot: the lease runs from here, however late the supervisor is."""
+    """Time of writing, on the clock that counts from boot. The lease starts here, however late the supervisor is."""
     signal: str = "SIGTERM"
     progress: str = ""
-    """A pattern on the output with one or two groups: step, total."""
+    """Pattern for the output, with one or two groups: step, total."""
     steps_total: float | None = None
     log_bytes: int = LIMIT_BYTES
-    """The most that the log takes on disk."""
+    """Maximum size of the log on disk."""
     clock_origin_s: float | None = None
-    """What the daemon's clock said when the machine was booted; None: instants are those of the wall clock."""
+    """The daemon's clock when the machine was booted; None if instants are those of the wall clock."""
     park_way: str = ""
-    """How the job is parked (`rota/park/park_method.py`), if that was found where it is started; empty: it was found before."""
+    """Park method (`rota/park/park_method.py`) that the node chose at the start; empty if it was chosen before."""
     park_why: str = ""
-    """Why it is parked so."""
+    """Reason for the park method."""
+    may_park: bool | None = None
+    """Whether the job may be parked, if the node is to choose the park method; None if the job keeps its GPUs until it ends."""
+    most_gpus: float = 1
+    """Largest number of GPUs that the job accepts."""
+    mps: bool = False
+    """Whether the job runs under NVIDIA MPS."""
     stays: bool = False
-    """Whether the job is not known to save its state: if it can't be parked it keeps running, until a session says that it
+    """Whether the job is not known to save its state. If it can't be parked, it keeps running until a session reports that it
     saves."""
 
 
-class StatusFile(NamedTuple):
-    """status.json."""
+class AttemptStatus(NamedTuple):
+    """What is known of an attempt: status.json, a node's report to the scheduler, and the scheduler's own view.
+
+    Instants are Unix time (`unix_s`), except those on the clock that counts from boot.
+    """
 
     job: int
     attempt: int
     sequence: int
-    """The highest of the commands it has seen."""
+    """Highest sequence of the commands that it has received."""
     state: str
+    """starting, running, parked or ended."""
     pid: int | None = None
     session: int | None = None
     started_s: float | None = None
-    """When its process was started; Unix time (`unix_s`), as `began_s`, `stepped_s` and `ended_s`."""
+    """Start of its process."""
     steps_done: float = 0.0
     steps_total: float | None = None
     steps_saved: float = 0.0
     outcome: str | None = None
     exit_code: int | None = None
-    """As Python has it: -9 is death by signal 9."""
+    """Exit code as Python has it, so -9 is death by signal 9; None if there never was a process, or its end was not seen."""
     asked: str | None = None
+    """Reason for which it was asked to stop: suspend, kill or lease."""
     ended_s: float | None = None
     problem: str = ""
     boot_id: str = ""
     written_boot_s: float = 0.0
-    """When this was written, on the clock that counts from boot: its session was its own then."""
+    """Time of writing, on the clock that counts from boot. The session was the attempt's own at that time."""
     began_s: float | None = None
-    """When it began to work: with its first step, or, if it tells no steps, with its process. None: not yet."""
+    """Time of its first step, or of the start of its process if it reports no steps; None before that."""
     stepped_s: float | None = None
-    """When `steps_done` came to be what it is: when the output that says so came. None: it has told no step."""
+    """Time at which `steps_done` was reached; None if it has reported no step."""
     start_sequence: int = 0
-    """That of the command that made it run as it does: its launch (0), or the last resize."""
+    """Sequence of the command that made it run as it does: its launch, or the last resume or resize."""
     metrics: dict[str, float] = {}  # noqa: RUF012  a named tuple has no factories; it is never changed
-    """The latest numbers that the job told, such as its loss."""
+    """Latest numbers that the job has reported, such as its loss."""
     parked_s: float | None = None
-    """When it fell asleep, while it sleeps; Unix time, as `resumed_s`."""
+    """Time at which it was parked; None if it is not parked."""
     resumed_s: float | None = None
-    """When it was last woken."""
+    """Time at which it was last resumed."""
     parked_seconds: float = 0.0
-    """How long it has slept in all, this time not counted."""
+    """Total time spent parked, in seconds, not counting the current park."""
     parked_gib: float = 0.0
-    """What its GPUs gave to the host when it was last parked."""
+    """GPU memory that the last park moved to the host, in GiB."""
     parking_problem: str = ""
-    """Why it could not be parked, when that was last tried."""
+    """Why the last attempt to park it failed."""
     lease_s: float | None = None
-    """End of the lease that its supervisor knows of, on the clock that counts from boot; None: written by an older version."""
+    """End of the lease, on the clock that counts from boot; None in a file of an old version."""
     pace: Pace = Pace()
     """Where its pace is measured from."""
     saves: bool | None = None
-    """Whether its session says that it saves its state when it is asked to stop; None: no session has said anything."""
+    """Whether its session saves its state when it is asked to stop; None if no session has reported."""
     saving_problem: str = ""
-    """Why its state could not be saved, when that was last tried; empty: it could."""
+    """Why its last save failed; empty if it succeeded."""
     safe_seconds: float = 0.0
-    """How long it had worked when its state was last saved; 0: not since it was started."""
+    """Working time that the last save has made safe, in seconds."""
+    launch_sequence: int = 0
+    """Sequence of its launch."""
+    gpus_text: str = ""
+    """Placement for people, as in its order."""
+    from_step: float = 0.0
+    """Step from which it started."""
+    park_way: str = ""
+    """Park method, as in its order."""
+    park_why: str = ""
+    """Reason for the park method, as in its order."""
+    keeps_memory: bool = False
+    """Whether the host memory that it takes when it is parked stays its own until it ends."""
+    rank: int = 0
+    """Position of its machine in the job's gang, from 0."""
+    steps_problem: str = ""
+    """Why some reported steps do not count; set by the scheduler, and empty if all count."""
+
+    @property
+    def reports_steps(self) -> bool:
+        """Whether it has reported a step, in its output or through a session."""
+        return self.stepped_s is not None
+
+    @property
+    def tracked(self) -> rules.TrackedAttempt:
+        """The attempt as the rules see it. Only its supervisor knows its lease."""
+        state = RUNNING if self.state == STARTING else self.state
+        return rules.TrackedAttempt(
+            self.attempt, self.sequence, self.start_sequence, state, asked=self.asked, outcome=self.outcome
+        )
 
 
-def starting(job: int, attempt: int, order: LaunchOrder | None) -> StatusFile:
-    """How it is before its supervisor has written anything."""
+def starting(job: int, attempt: int, order: LaunchOrder | None) -> AttemptStatus:
+    """Return the status before the supervisor has written anything."""
     if order is None:
-        return StatusFile(job, attempt, sequence=0, state=STARTING)
-    return StatusFile(
+        return AttemptStatus(job, attempt, sequence=0, state=STARTING)
+    return AttemptStatus(
         job,
         attempt,
         order.sequence,
@@ -132,28 +172,36 @@ def starting(job: int, attempt: int, order: LaunchOrder | None) -> StatusFile:
         steps_saved=order.from_step,
         steps_total=order.steps_total,
         boot_id=order.boot_id,
+        start_sequence=order.sequence,
+        launch_sequence=order.sequence,
+        gpus_text=order.gpus_text,
+        from_step=order.from_step,
+        park_way=order.park_way,
+        park_why=order.park_why,
+        keeps_memory=order.env.get(constants.PARK_WAY) == constants.BY_PRELOAD,
+        rank=int(order.env.get("NODE_RANK") or 0),
     )
 
 
-def _read(path: Path) -> dict[str, Any] | None:
+def _read(path: Path) -> dict[str, Any]:
     try:
         value = json.loads(read_file(path))
     except (OSError, ValueError):
-        return None
+        return {}
     if not isinstance(value, dict):
-        return None
+        return {}
     if "incarnation" in value:  # written by an earlier version, whose supervisors may still run
         value["attempt"] = value.pop("incarnation")
     return value
 
 
 def read_order(folder: Path) -> LaunchOrder | None:
-    """None: not there, or not to be read."""
-    return order_of(_read(folder / LAUNCH) or {})
+    """Return the order in a folder; None if it is missing or cannot be read."""
+    return order_of(_read(folder / LAUNCH))
 
 
 def order_of(plain: Mapping[str, Any]) -> LaunchOrder | None:
-    """Return the order with these fields, of which a later version may have more; None: one is missing."""
+    """Return the order with these fields, of which a later version may have more; None if one is missing."""
     try:
         return LaunchOrder(**{name: plain[name] for name in LaunchOrder._fields if name in plain})
     except TypeError:
@@ -164,62 +212,62 @@ def write_order(folder: Path, order: LaunchOrder) -> None:
     write_atomic(folder, LAUNCH, json.dumps(order._asdict()).encode(), durable=True)
 
 
-def read_status(folder: Path) -> StatusFile | None:
-    """None: not there, or not to be read (a power cut may leave an empty file)."""
-    value = _read(folder / STATUS) or {}
-    try:
-        return StatusFile(**{name: value[name] for name in StatusFile._fields if name in value})
-    except TypeError:
+def read_status(folder: Path, order: LaunchOrder | None = None) -> AttemptStatus | None:
+    """Return the status in a folder; None if it is missing or cannot be read, since a power cut may leave an empty file."""
+    return status_of(_read(folder / STATUS), order)
+
+
+def status_of(plain: Mapping[str, Any], order: LaunchOrder | None = None) -> AttemptStatus | None:
+    """Return the status with these fields, of which a later version may have more; None if one is missing. Supervisors of
+    earlier versions leave out what their order states."""
+    known = {name: plain[name] for name in AttemptStatus._fields if name in plain}
+    if not {"job", "attempt", "sequence", "state"} <= known.keys():
         return None
+    status = starting(known["job"], known["attempt"], order)._replace(**known)
+    return status._replace(pace=Pace(*status.pace), start_sequence=status.start_sequence or status.launch_sequence)
 
 
-def anew_order(order: LaunchOrder, message: dict[str, Any]) -> LaunchOrder | None:
-    """The order with the variables and GPUs of a message, for the same command; None: that names no variables. A variable without
-    a value is taken away."""
-    changed, where = message.get("env"), message.get("gpus_text")
-    if not isinstance(changed, dict) or not isinstance(where, str):
-        return None
-    if not all(value is None or isinstance(value, str) for value in changed.values()):
-        return None
-    env: dict[str, str] = {name: value for name, value in {**order.env, **changed}.items() if value is not None}
-    return order._replace(env=env, gpus_text=where)
+def resized_order(order: LaunchOrder, env: Mapping[str, str | None], gpus_text: str) -> LaunchOrder:
+    """Return the order for the same command on other GPUs. A variable without a value is removed."""
+    merged: dict[str, str] = {name: value for name, value in {**order.env, **env}.items() if value is not None}
+    return order._replace(env=merged, gpus_text=gpus_text)
 
 
-def write_status(folder: Path, status: StatusFile) -> None:
-    """Only an end has to survive a power cut: what ran is gone with the power."""
+def write_status(folder: Path, status: AttemptStatus) -> None:
+    """Write status.json. Only an end has to survive a power cut, which ends everything else."""
     write_atomic(folder, STATUS, json.dumps(status._asdict()).encode(), durable=status.state == ENDED)
 
 
 def unix_s(order: LaunchOrder | None, boot: str) -> float:
-    """Now, in this boot of the machine, by the clock of the daemon that gave the order: it does not jump when somebody sets the
-    time of the machine."""
+    """Return the time in this boot of the machine by the clock of the daemon that gave the order. That clock does not jump when
+    the machine's time is set."""
     if order is None or order.clock_origin_s is None or order.boot_id != boot:
         return time.time()
     return order.clock_origin_s + boot_s()
 
 
-def launch_instruction(order: LaunchOrder) -> rules.AgentCommand:
-    """A written order as the rules see it. Its lease is on the clock that counts from boot."""
+def launch_command(order: LaunchOrder) -> rules.AgentCommand:
+    """Return a written order as the rules see it. Its lease is on the clock that counts from boot."""
     lease_s = order.written_boot_s + order.lease_seconds
     return rules.AgentCommand(constants.LAUNCH, order.attempt, order.sequence, lease_s, order.boot_id)
 
 
 def seconds(value: object) -> float | None:
-    """A length of time out of a datagram, or None if it is none."""
+    """Return a length of time from a datagram; None if it is not one."""
     if isinstance(value, bool) or not isinstance(value, int | float) or math.isnan(value):
         return None
     return float(min(max(value, 0.0), LONGEST_SECONDS))
 
 
 def steps(value: object) -> float | None:
-    """A number of steps out of a datagram or a log, or None if it is none."""
+    """Return a number of steps from a datagram or a log; None if it is not one."""
     if isinstance(value, bool) or not isinstance(value, int | float) or not math.isfinite(value) or value < 0:
         return None
     return float(value)
 
 
 def is_count(value: object) -> TypeGuard[int]:
-    """A whole number that is not negative, out of a datagram."""
+    """Return whether a value from a datagram is a whole number of at least 0."""
     return isinstance(value, int) and not isinstance(value, bool) and value >= 0
 
 
@@ -227,7 +275,7 @@ LONGEST_TEXT = 300
 
 
 def plain_text(text: str) -> str:
-    """A text out of a datagram as one line that steers no terminal, cut if it is long."""
+    """Return a text from a datagram as one line without control characters, shortened if it is long."""
     line = "".join(sign if sign.isprintable() else " " for sign in text[: 4 * LONGEST_TEXT])
     line = " ".join(line.split())
     return line if len(line) <= LONGEST_TEXT else line[: LONGEST_TEXT - 1] + "…"
@@ -237,7 +285,7 @@ MOST_METRICS, LONGEST_METRIC = 16, 40
 
 
 def metrics(value: object) -> dict[str, float]:
-    """Names and numbers out of a datagram: the first few that are names people can read, and numbers."""
+    """Return the metrics in a datagram: the first entries with a readable name and a finite number."""
     found = {}
     for name, number in value.items() if isinstance(value, dict) else ():
         plain = isinstance(number, int | float) and not isinstance(number, bool) and math.isfinite(number)

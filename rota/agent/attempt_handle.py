@@ -11,28 +11,29 @@ import time
 from pathlib import Path
 
 from rota.agent import datagrams
-from rota.agent.attempt_files import LaunchOrder, StatusFile, read_order, read_status, starting, unix_s, write_order
+from rota.agent.attempt_files import AttemptStatus, LaunchOrder, read_order, read_status, starting, unix_s, write_order
+from rota.agent.command_datagrams import encode_command
 from rota.agent.constants import ENDED, LOST
 from rota.agent.disk import COMPLAINTS, CONTROL, JOB_LOCK, STATUS, SUPERVISOR_LOCK, is_free, sync_folder
 from rota.agent.lost import declare_lost, signs_of
-from rota.agent.orders import AttemptStatus, attempt_status
 from rota.agent.processes import Process, ProcessIdentity, boot_id, boot_s, holders
+from rota.agent.rules import AgentCommand
 from rota.folders import make_folder
 
 PATIENCE_SECONDS = 10.0
-"""For so long a supervisor of ours may take to come up."""
+"""Longest time in which a new supervisor comes up, in seconds."""
 
 YOUNG_SECONDS = 2.0
 
 PACKAGES = str(Path(__file__).resolve().parents[2])
 
 _FORK = "import os, sys\nif os.fork():\n    os._exit(0)\nos.setsid()\nos.execv(sys.argv[1], sys.argv[1:])"
-"""A program that leaves another behind, which is nobody's child."""
+"""Program that starts another one and exits, so that the other one has no parent here."""
 _NOT_HANDED_ON = ("RAY_", "CUDA_VISIBLE_DEVICES", "OMP_NUM_THREADS")
-"""What such variables say was meant for the process that starts supervisors, and not for them."""
+"""Prefixes of variables that are for the process that starts supervisors, and not for the supervisors."""
 
 _children: "list[subprocess.Popen[bytes]]" = []
-"""Supervisors this process started and has not reaped. They outlive the machine object that started them, so it can't be its."""
+"""Supervisors that this process started and has not reaped. They outlive the object that started them."""
 
 
 def reap() -> None:
@@ -41,7 +42,7 @@ def reap() -> None:
 
 @atexit.register
 def _let_go() -> None:
-    """They outlive us on purpose, so Python must not warn of it."""
+    """Keep Python from warning about supervisors that outlive this process, as they should."""
     for child in _children:
         child.returncode = child.poll() or 0
 
@@ -50,14 +51,14 @@ class AttemptHandle:
     """Starts the supervisor of one attempt, reads what it wrote, and sends it datagrams."""
 
     def __init__(self, folder: Path, job: int, attempt: int, order: LaunchOrder | None = None, *, detached: bool = False) -> None:
-        """`detached`: its supervisor is nobody's child. Whoever ends this process may end its children with it."""
+        """`detached`: whether its supervisor has no parent, because the end of this process may end its children too."""
         self.folder, self.job, self.attempt, self._detached = folder, job, attempt, detached
         self.order = order or read_order(folder)
-        self.status: StatusFile | None = None
+        self.status: AttemptStatus | None = None
         self.supervised = False
-        """Whether it had a supervisor at the last look."""
+        """Whether the attempt had a supervisor at the last look."""
         self.problem = ""
-        """Why the agent ended its supervisor; empty: it did not."""
+        """Why the agent ended its supervisor; empty if it did not."""
         self._process: subprocess.Popen[bytes] | None = None
         self._launched_s = 0.0
         self._seen_s = 0.0
@@ -68,13 +69,19 @@ class AttemptHandle:
     def ended(self) -> bool:
         return self.status is not None and self.status.state == ENDED
 
+    @property
+    def _last(self) -> AttemptStatus:
+        """Status as of the last look."""
+        return self.status or starting(self.job, self.attempt, self.order)
+
     def to_status(self) -> AttemptStatus:
-        return attempt_status(self.job, self.attempt, self.order, self.status)
+        """Return the status as drivers get it. A renewal changes only the file, and is not news."""
+        return self._last._replace(lease_s=None, written_boot_s=0.0)
 
     # Starting it.
 
     def launch(self, order: LaunchOrder) -> None:
-        """Write the order, then start the supervisor: see `machine` for why this order of steps is safe."""
+        """Write the order, then start the supervisor. `machine` explains why this sequence is safe."""
         self.order = order
         try:
             make_folder(self.folder)
@@ -95,13 +102,13 @@ class AttemptHandle:
         self.supervised, self._launched_s = True, time.monotonic()
 
     def refuse(self, order: LaunchOrder, problem: str) -> None:
-        """It is lost before anything of it is on disk."""
+        """End the attempt as lost before any of its files exists."""
         self.order = order
         never = starting(self.job, self.attempt, order)
         self.status = never._replace(state=ENDED, outcome=LOST, problem=problem, ended_s=unix_s(order, boot_id()))
 
     def _start(self) -> "subprocess.Popen[bytes]":
-        """Python without site packages and without the folder we happen to be in: quick, and the same everywhere."""
+        """Start the supervisor. Its Python has no site packages and no current folder: that is quick, and the same everywhere."""
         run = [sys.executable, "-S", "-P", "-m", "rota.agent.supervisor", str(self.folder)]
         env = {**os.environ, "PYTHONPATH": PACKAGES}
         if self._detached:
@@ -121,7 +128,7 @@ class AttemptHandle:
     # Looking at it.
 
     def look(self) -> None:
-        """Read what its supervisor wrote, and see whether that is alive."""
+        """Read what its supervisor wrote, and check whether the supervisor is running."""
         self.read()
         if self.ended:
             return
@@ -138,10 +145,11 @@ class AttemptHandle:
         with contextlib.suppress(OSError):
             found = (self.folder / STATUS).stat()
             stamp = (found.st_ino, found.st_mtime_ns)
-            if stamp != self._stamp and (status := read_status(self.folder)) is not None:
+            if stamp != self._stamp and (status := read_status(self.folder, self.order)) is not None:
                 # Clocks of file systems are coarse: a young file may be replaced by one with the same stamp.
                 if self.status is not None and status.pid != self.status.pid:  # it was started again, with another size
                     self.order = read_order(self.folder) or self.order
+                    status = read_status(self.folder, self.order) or status
                 self.status, self._stamp = status, stamp if time.time() - found.st_mtime > YOUNG_SECONDS else None
 
     def _is_supervised(self) -> bool:
@@ -153,22 +161,21 @@ class AttemptHandle:
         return not is_free(self.folder / SUPERVISOR_LOCK)
 
     def is_deserted(self) -> bool:
-        """Whether no supervisor has it now. Not to be asked while one comes up."""
+        """Return whether it has no supervisor. Do not call this while a supervisor comes up."""
         return is_free(self.folder / SUPERVISOR_LOCK)
 
     def declare_lost(self, *, job_lives_on: bool) -> None:
-        """End it, if it has no supervisor. A disk that can't take the end is tried again at the next look."""
+        """End the attempt if it has no supervisor. If the disk cannot take the end, the next look tries again."""
         with contextlib.suppress(OSError):
-            last = self.status or starting(self.job, self.attempt, self.order)
             lost = declare_lost(
-                self.folder, self.order, last, seen_s=self._seen_s, job_lives_on=job_lives_on, problem=self.problem
+                self.folder, self.order, self._last, seen_s=self._seen_s, job_lives_on=job_lives_on, problem=self.problem
             )
             self.status = lost or self.status
 
-    # Its lease. These are called from another thread, and change nothing.
+    # Its lease. Another thread calls these, and they change nothing.
 
     def gone_s(self, *, fresh: bool) -> float:
-        """When its job has to be gone, on the clock that counts from boot; `fresh`: by what its supervisor has written now."""
+        """Return when its job has to be gone, on the clock that counts from boot. `fresh`: whether to read the file again."""
         order, status = self.order, read_status(self.folder) if fresh else self.status
         if order is None or (fresh and order.boot_id != boot_id()):
             return math.inf
@@ -178,21 +185,23 @@ class AttemptHandle:
         return math.inf if lease_s is None else lease_s + min(order.grace_seconds, order.lease_grace_seconds)
 
     def supervisors(self) -> list[Process]:
-        """Its supervisor, if that lives."""
+        """Return its supervisor, if it is running."""
         return holders(self.folder / SUPERVISOR_LOCK)
 
     def signs(self, ancestor: int) -> ProcessIdentity:
-        """What its processes are known by; `ancestor`: its supervisor."""
-        last = read_status(self.folder) or self.status or starting(self.job, self.attempt, self.order)
+        """Return how its processes are recognised. `ancestor`: its supervisor."""
+        last = read_status(self.folder, self.order) or self._last
         return signs_of(self.order, last, self._seen_s)._replace(ancestor=ancestor)
 
     # Speaking to it.
 
-    def send(self, message: dict[str, object]) -> bool:
-        """False: it has ended. What can't be delivered yet, because the supervisor is coming up or stopped, is sent later."""
+    def send(self, command: AgentCommand) -> bool:
+        """Send a command. Return False if the attempt has ended. If its supervisor cannot take it now, the latest command of each
+        kind is sent later."""
         self.read()
         if self.ended:
             return False
+        message = encode_command(command)
         self._unsent = [*(other for other in self._unsent if other["op"] != message["op"]), message]
         self._send()
         return True

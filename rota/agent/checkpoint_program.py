@@ -7,10 +7,10 @@ from pathlib import Path
 
 
 class CheckpointProgram:
-    """It is started when it is first told something, and again if it has ended."""
+    """Handle of the program. The program is started with its first request, and again if it has ended."""
 
     def __init__(self, folder: Path) -> None:
-        """`folder`: where it tells what became of it."""
+        """`folder`: where the program reports the result."""
         self._folder = folder
         self._process: subprocess.Popen[bytes] | None = None
 

@@ -1,5 +1,5 @@
-"""Starting the job's main process, in a session of its own, so that it never outlives its supervisor; and what else needs the
-C library."""
+"""Starts the job's main process in a session of its own, so that it never outlives its supervisor. Other calls of the C library
+are here too."""
 
 import ctypes
 import errno
@@ -38,8 +38,7 @@ def _prctl(option: int, value: int) -> None:
 
 
 def heed_signals() -> int:
-    """A descriptor that can be read when a signal has come. Handlers that do nothing, and no SIG_IGN: that would be inherited by
-    the job."""
+    """Return a descriptor that can be read when a signal has come. The handlers do nothing; the job would inherit SIG_IGN."""
     bell, ring = os.pipe2(os.O_CLOEXEC | os.O_NONBLOCK)
     signal.set_wakeup_fd(ring, warn_on_full_buffer=False)
     for number in HEEDED:
@@ -49,12 +48,12 @@ def heed_signals() -> int:
 
 
 def adopt_orphans() -> None:
-    """Processes whose parents are gone become children of this one: none gets out of sight, and their exits are told."""
+    """Make processes whose parents are gone children of this process, so that it sees all of them and their exits."""
     _prctl(_PR_SET_CHILD_SUBREAPER, 1)
 
 
 def wake_when_parent_dies() -> None:
-    """If this process is stopped when its parent dies, it runs again."""
+    """Continue this process, if it is stopped, when its parent dies."""
     _prctl(_PR_SET_PDEATHSIG, signal.SIGCONT)
 
 
@@ -79,7 +78,7 @@ def _die_with(supervisor: int) -> Callable[[], None]:
 
 
 def start(order: LaunchOrder, *, log: int, job_lock: int, folder: str) -> "subprocess.Popen[bytes]":
-    """The main process; it leads its session and its group. `folder` is its own, for this attempt. Raises NotStarted."""
+    """Start the main process, which leads its session and its group. `folder` belongs to this attempt. Raise NotStarted."""
     if not order.argv:
         raise NotStarted("there is no command to run", NOT_RUN)
     try:

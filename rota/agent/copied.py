@@ -1,4 +1,4 @@
-"""Attempts in a copy of a home: those of the original go on where they are, and nothing is sent to them."""
+"""Attempts in a copy of a home. The attempts of the original keep running, and nothing is sent to them."""
 
 import contextlib
 import os
@@ -15,8 +15,8 @@ _SUPERVISOR = b"rota.agent.supervisor"
 
 
 def end_copied_attempts(home: Path, why: str) -> int:
-    """Write that the attempts which a copied home tells of are lost to it, and return how many. No process is looked for or sent
-    a signal. Raise RotaError if one has a supervisor in this folder."""
+    """End the attempts in a copied home as lost, and return their number. No process gets a signal. Raise RotaError if an attempt
+    has a supervisor in this folder."""
     count = 0
     for job, attempt, folder in _attempts(home):
         lock = try_lock(folder / SUPERVISOR_LOCK)
@@ -24,7 +24,7 @@ def end_copied_attempts(home: Path, why: str) -> int:
             raise RotaError(f"{folder} has a supervisor: {home} is not a copy.", hint=f"rota up --home {home}")
         try:
             order = read_order(folder)
-            last = read_status(folder) or starting(job, attempt, order)
+            last = read_status(folder, order) or starting(job, attempt, order)
             write_atomic(folder, TOMBSTONE, b"", durable=True)
             write_status(folder, last._replace(state=ENDED, outcome=LOST, problem=why, ended_s=unix_s(order, boot_id())))
         finally:
@@ -34,7 +34,7 @@ def end_copied_attempts(home: Path, why: str) -> int:
 
 
 def supervised_elsewhere(home: Path) -> Iterator[Path]:
-    """Folders of supervisors that have attempts which this home tells of, and have them in another home."""
+    """Return the folders of supervisors that run attempts of this home in another home."""
     here = {
         order.env.get(ATTEMPT_ID, ""): folder for _, _, folder in _attempts(home) if (order := read_order(folder)) is not None
     }
@@ -51,7 +51,7 @@ def supervised_elsewhere(home: Path) -> Iterator[Path]:
 
 
 def _attempts(home: Path) -> Iterator[tuple[int, int, Path]]:
-    """Those that have not ended: job, attempt and folder."""
+    """Return job, attempt and folder of each attempt that has not ended."""
     for folder in sorted((home / RUN).glob("[0-9]*/[0-9]*")):
         if folder.name.isdecimal() and folder.parent.name.isdecimal():
             status = read_status(folder)

@@ -1,6 +1,6 @@
-"""Datagrams between a daemon and its supervisors. Best effort: what matters is in files, or is sent again.
+"""Datagrams between a daemon and its supervisors. They may get lost: everything that matters is in files, or is sent again.
 
-A socket's address holds 107 bytes and a home may be deeper than that, so addresses go through an open folder.
+A socket's address holds 107 bytes and the path of a home may be longer, so addresses go through an open folder.
 """
 
 import contextlib
@@ -22,7 +22,7 @@ def _address(folder: Path, name: str) -> Iterator[str]:
 
 
 def listen(folder: Path, name: str) -> socket.socket:
-    """A socket that takes datagrams under this name; one that an earlier process left there is replaced."""
+    """Return a socket that takes datagrams under this name. It replaces the socket of an earlier process."""
     (folder / name).unlink(missing_ok=True)
     box = socket.socket(socket.AF_UNIX, socket.SOCK_DGRAM)
     try:
@@ -37,7 +37,7 @@ def listen(folder: Path, name: str) -> socket.socket:
 
 
 def send(folder: Path, name: str, text: bytes) -> bool:
-    """Whether it was taken: False when no process listens, or the box is full. Never waits."""
+    """Send a datagram. Return False if no process listens, or the box is full. Never wait."""
     with contextlib.suppress(OSError), _address(folder, name) as address:
         with socket.socket(socket.AF_UNIX, socket.SOCK_DGRAM) as sender:
             sender.setblocking(False)
@@ -47,7 +47,7 @@ def send(folder: Path, name: str, text: bytes) -> bool:
 
 
 def receive(box: socket.socket, most: int) -> list[bytes]:
-    """What has come, up to so many datagrams. Never waits."""
+    """Return the datagrams that have arrived, at most this many. Never wait."""
     found: list[bytes] = []
     with contextlib.suppress(BlockingIOError):
         while len(found) < most:

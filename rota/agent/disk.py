@@ -1,17 +1,17 @@
-"""The files of an attempt: where they are, how they are written whole, how they are locked.
+"""The files of an attempt: their places, how they are written whole, and how they are locked.
 
-    run/notify                              socket of the daemon
-    run/<job>/job.lock                      held by the supervisor and every process of the job that inherited it
-    run/<job>/<attempt>/launch.json     the order, written before the supervisor is started
-    run/<job>/<attempt>/supervisor.lock held by the supervisor for its whole life
-    run/<job>/<attempt>/lost            tombstone: must never start
-    run/<job>/<attempt>/status.json     how it is, written by the supervisor; by the agent once that is dead
-    run/<job>/<attempt>/ctl             socket of the supervisor
-    run/<job>/<attempt>/supervisor.err  what the supervisor itself had to complain about
-    run/<job>/<attempt>/job/            what belongs to the job: it may write here, and finds it as ROTA_RUN_DIR
-    run/<job>/<attempt>/job/tell        socket of the supervisor for what the job tells of itself
-    run/<job>/<attempt>/job/park-<pid>  socket of a process of the job that is parked, or about to be
-    run/<job>/<attempt>/job/size.json   what the job is granted since it was resized
+    `run/notify`                               socket of the daemon
+    `run/<job>/job.lock`                       held by the supervisor and every process of the job that inherited it
+    `run/<job>/<attempt>/launch.json`          the order, written before the supervisor is started
+    `run/<job>/<attempt>/supervisor.lock`      held by the supervisor while it is running
+    `run/<job>/<attempt>/lost`                 tombstone: the attempt must never start
+    `run/<job>/<attempt>/status.json`          the status, written by the supervisor, or by the agent once the supervisor is dead
+    `run/<job>/<attempt>/ctl`                  socket of the supervisor
+    `run/<job>/<attempt>/supervisor.err`       errors of the supervisor itself
+    `run/<job>/<attempt>/job/`                 folder that the job may write to, and finds as ROTA_RUN_DIR
+    `run/<job>/<attempt>/job/tell`             socket of the supervisor for reports of the job
+    `run/<job>/<attempt>/job/park-<pid>`       socket of a process of the job that is parked, or about to be
+    `run/<job>/<attempt>/job/size.json`        size that the job was last granted by a resize
 
 Locks are `flock`: they belong to an open file, are inherited with it, and the kernel drops them with its last copy.
 """
@@ -87,7 +87,7 @@ def try_lock(path: Path, *, create: bool = True) -> int | None:
 
 
 def lock_soon(path: Path) -> int | None:
-    """The same, tried a few times: an agent holds the lock for an instant when it looks whether it is free."""
+    """Take a lock as `try_lock` does, with a few tries, because an agent holds it for an instant to check whether it is free."""
     for _ in range(LOCK_TRIES):
         if (lock := try_lock(path)) is not None:
             return lock
@@ -151,7 +151,7 @@ def _remove_tree(folder: Path) -> None:
 
 
 def remove_job_if_empty(folder: Path) -> None:
-    """Not while anybody holds the job's lock: the next attempt must find it held."""
+    """Remove the folder of a job without attempts, unless the job's lock is held: the next attempt must find it held."""
     if [entry.name for entry in folder.iterdir() if entry.name != JOB_LOCK] or not is_free(folder / JOB_LOCK):
         return
     (folder / JOB_LOCK).unlink(missing_ok=True)

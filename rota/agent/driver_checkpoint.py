@@ -28,7 +28,7 @@ from rota.agent.disk import REPORT_SOCKET
 LIBRARY = "libcuda.so.1"
 NEEDED = ("cuCheckpointProcessLock", "cuCheckpointProcessCheckpoint", "cuCheckpointProcessRestore", "cuCheckpointProcessUnlock")
 LOCK_SECONDS = 20
-"""So long work on the GPU may take to come to an end."""
+"""Time limit for work on the GPU to end, in seconds."""
 RUNNING, LOCKED, CHECKPOINTED = 0, 1, 2
 """States of a process, as the driver numbers them. Any other: it failed, and can't go on."""
 GIB = 1 << 30
@@ -97,7 +97,7 @@ class DriverCheckpoint:
 
 
 def probe() -> str:
-    """Why processes can't be parked by the driver here; empty: they can, as far as can be told without trying it on one."""
+    """Return why the driver can't park processes here; empty if it probably can, which only a real process would show."""
     try:
         DriverCheckpoint()
     except DriverError as error:

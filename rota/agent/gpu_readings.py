@@ -1,8 +1,7 @@
-"""What NVIDIA's management library tells of the GPUs while they work: memory, utilisation, clocks, temperature, processes.
+"""Readings of working GPUs from NVIDIA's management library: memory, utilisation, clocks, temperature, processes.
 
-A driver that is in trouble may keep a call waiting for minutes, or make it fail. So the calls are made by a thread of their own,
-at most once a second and only when they are asked for, and whoever asks never waits for longer than it says. What can't be read
-is not known.
+A driver in trouble may block a call for minutes, or make it fail. So a thread of its own makes the calls, at most once a second
+and only on request. A caller never waits longer than it wants to. What can't be read is unknown.
 """
 
 import contextlib
@@ -92,13 +91,13 @@ def _reading(nvml: Any, handle: Any) -> GpuReading:
 
 
 def _processes(nvml: Any, handle: Any) -> dict[int, float | None]:
-    """Those of which it is not told how much they have are listed too."""
+    """Return the GPU memory of each process in GiB, by process; None for a process whose memory is unknown."""
     found = nvml.nvmlDeviceGetComputeRunningProcesses(handle)
     return {int(each.pid): None if each.usedGpuMemory is None else each.usedGpuMemory / GIB for each in found}
 
 
 def _read_or_none(ask: Callable[[], Any]) -> Any:
-    """None: this GPU, or this driver, does not tell."""
+    """Call NVML; None if this GPU or driver does not support the query."""
     try:
         return ask()
     except Exception:
@@ -126,7 +125,7 @@ class GpuWatch:
                 self._news.notify_all()
 
     def latest(self, wait_seconds: float = 0.0) -> Readings:
-        """The latest readings, empty if there are none of the last moments; waits so long for newer ones if these are old."""
+        """Return the latest readings; empty if there are none or they are too old. Wait this long for newer ones, in seconds."""
         self.ask()
         with self._news:
             if wait_seconds > 0:

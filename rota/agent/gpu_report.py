@@ -1,6 +1,6 @@
-"""What a node tells of its GPUs: how they are, and how jobs use them. As plain data, because it goes to the scheduler's machine.
+"""A node's report on its GPUs: their readings, and how each job uses them.
 
-It has ages in seconds instead of moments, because the clocks of two machines differ.
+On the way to the scheduler it is plain data with ages in seconds instead of instants, because the clocks of two machines differ.
 """
 
 import math
@@ -12,21 +12,21 @@ from rota.agent.gpu_readings import GpuReading, Readings
 from rota.agent.gpu_use import AttemptKey, GpuUse
 
 _TOLD = tuple(each.name for each in fields(GpuReading) if each.name not in ("at_s", "processes"))
-"""Processes say nothing on another machine."""
+"""Fields of a reading that mean something on another machine. Process numbers do not."""
 
 
 class GpuReport(NamedTuple):
-    """Moments are of the clock of the one who reads it."""
+    """Readings and use. Instants are on the reader's clock."""
 
     readings: Readings = {}  # noqa: RUF012  a named tuple has no factories; it is never changed
-    """By the GPU's name in the cluster."""
+    """Readings by the GPU's name in the cluster."""
     uses: Mapping[AttemptKey, GpuUse] = {}
     taken: Mapping[str, str] = {}
-    """Who uses a GPU that is no job of this cluster, in words, by the GPU's name in the cluster."""
+    """GPU's name in the cluster -> user of the GPU that is not a job of this cluster, in words."""
 
 
 def plain_report(report: GpuReport, now_s: float) -> dict[str, Any]:
-    """As JSON can carry it: what is not a number is told as nothing."""
+    """Return the report as JSON can carry it, with null for unknown numbers."""
     readings = {}
     for name, reading in report.readings.items():
         plain = asdict(reading)
@@ -36,7 +36,7 @@ def plain_report(report: GpuReport, now_s: float) -> dict[str, Any]:
 
 
 def read_report(plain: Mapping[str, Any], now_s: float) -> GpuReport:
-    """`now_s`: when it was told. An agent of a later version may tell more than this one knows."""
+    """Return a report that was made at `now_s`. Fields of a later version are ignored."""
     readings = {
         name: GpuReading(now_s - each["age_s"], **{field: each[field] for field in _TOLD if field in each})
         for name, each in plain["readings"].items()

@@ -1,46 +1,46 @@
-"""How jobs use their GPUs, out of what was read of the GPUs.
+"""How jobs use their GPUs, from readings of the GPUs.
 
-What a GPU does as a whole is what a job does only if no other job works there. Its memory is known of each process, where NVML
-tells of processes that this machine knows. In a container it often does not: then all that is used on the GPU is taken to be the
-job's, if no other job works there. That is never less than what it has.
+The utilisation of a GPU counts for a job only if no other job runs there. Memory is known for each process if NVML lists
+processes of this machine. In a container it often does not. Then all used memory counts for the job, if no other job runs there,
+which is never less than what the job has.
 """
 
 import math
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from typing import NamedTuple
 
+from rota.agent.attempt_files import AttemptStatus
 from rota.agent.constants import ATTEMPT_ID, ENDED, PARKED
 from rota.agent.gpu_readings import GpuReading, Readings
-from rota.agent.orders import AttemptStatus
 
 AttemptKey = tuple[int, int]
 """Job and attempt."""
 
 
 class GpuUse(NamedTuple):
-    """How a job uses its GPUs at a moment; not a number: not known."""
+    """How a job uses its GPUs at an instant; NaN if unknown."""
 
     at_s: float
     utilisation: float
-    """The mean of its GPUs, from 0 to 1."""
+    """Mean utilisation of its GPUs, from 0 to 1."""
     gib: float
-    """The most that it has on one of them."""
+    """Largest memory on one of its GPUs, in GiB."""
 
 
 class GpuHolder(NamedTuple):
-    """An attempt that has processes, and what it can be known by."""
+    """An attempt that has processes, and how they are recognised."""
 
     key: AttemptKey
     life: str
     gpus: frozenset[str]
     works: bool
-    """It is not parked."""
+    """Whether the attempt is not parked."""
 
 
 def holders(
     inventory: Iterable[AttemptStatus], variables: Callable[[int, int], Mapping[str, str]], uuids: Mapping[int, str]
 ) -> list[GpuHolder]:
-    """Who has which GPUs. `variables`: the environment that an attempt was started with; `uuids`: of GPUs by number."""
+    """Return the attempts with their GPUs. `variables`: the environment of an attempt; `uuids`: UUIDs of GPUs by number."""
     found = []
     for status in inventory:
         if status.state == ENDED:
@@ -53,7 +53,7 @@ def holders(
 
 
 def gpu_use(everyone: list[GpuHolder], readings: Readings, life_of: Callable[[int], str]) -> dict[AttemptKey, GpuUse]:
-    """Of every attempt that works, as far as its GPUs were read. `life_of`: that of a process, by its number."""
+    """Return the GPU use of every attempt that runs and whose GPUs were read. `life_of`: attempt id of a process."""
     lives = {uuid: {pid: life_of(pid) for pid in reading.processes or ()} for uuid, reading in readings.items()}
     ours = {holder.life for holder in everyone if holder.life}
     found = {}
@@ -69,14 +69,14 @@ def gpu_use(everyone: list[GpuHolder], readings: Readings, life_of: Callable[[in
 
 
 def together(seen: Sequence[GpuUse]) -> GpuUse:
-    """What a job does on several GPUs, or on those of several nodes, of which these were seen."""
+    """Return the use of several GPUs, or of the GPUs of several nodes, as one."""
     gib = math.nan if any(math.isnan(each.gib) for each in seen) else max(each.gib for each in seen)
     busy = sum(each.utilisation for each in seen) / len(seen)
     return GpuUse(min(each.at_s for each in seen), busy, gib)
 
 
 def _on_one(holder: GpuHolder, reading: GpuReading, lives: Mapping[int, str], ours: set[str], shared: bool) -> GpuUse:
-    """What it does on one GPU. `shared`: another job works there too."""
+    """Return the use of one GPU. `shared`: whether another job runs there too."""
     processes = reading.processes or {}
     mine = [processes[pid] for pid, life in lives.items() if life and life == holder.life]
     if mine and None not in mine:

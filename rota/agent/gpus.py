@@ -1,6 +1,6 @@
-"""The GPUs of this machine, as NVIDIA's management library tells, if the package `nvidia-ml-py` is there; none otherwise.
+"""The GPUs of this machine, from NVIDIA's management library; none without the package `nvidia-ml-py`.
 
-The index is NVML's, by position on the bus. CUDA numbers GPUs fastest first unless told otherwise, and NVML does not heed
+The index is NVML's, by position on the bus. CUDA numbers GPUs fastest first by default, and NVML ignores
 CUDA_VISIBLE_DEVICES, so code that hands a GPU to a job names it by `uuid`, or sets CUDA_DEVICE_ORDER=PCI_BUS_ID.
 """
 

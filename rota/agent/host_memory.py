@@ -6,7 +6,7 @@ from pathlib import Path
 
 GIB = 2**30
 PARKING_FRACTION = 0.8
-"""Of the memory of a machine, what parked jobs may take. The rest is for jobs that run."""
+"""Fraction of a machine's memory that parked jobs may take. The rest is for running jobs."""
 
 
 def parking_gib(memory_gib: float | None, part: float = 1.0) -> float | None:
@@ -36,7 +36,7 @@ def _meminfo(proc: Path, name: str) -> int | None:
 
 
 def _limits(proc: Path, groups: Path) -> Iterator[int]:
-    """Of the control groups that this process is in, the outer ones included. Jobs are started in the same ones."""
+    """Return the memory limits of this process's control groups, outer ones included. Jobs start in the same groups."""
     with contextlib.suppress(OSError):
         for line in (proc / "self" / "cgroup").read_text(encoding="utf-8").splitlines():
             _, _, rest = line.partition(":")
@@ -46,7 +46,7 @@ def _limits(proc: Path, groups: Path) -> Iterator[int]:
             folder, name = (groups / "memory", "memory.limit_in_bytes") if controllers else (groups, "memory.max")
             inner = folder / path.lstrip("/")
             for each in (inner, *inner.parents):
-                with contextlib.suppress(OSError, ValueError):  # "max" is no limit
+                with contextlib.suppress(OSError, ValueError):  # "max" means unlimited
                     yield int((each / name).read_text(encoding="ascii"))
                 if each == folder:
                     break

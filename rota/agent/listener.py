@@ -1,4 +1,4 @@
-"""The daemon's ear: a thread that rings when a supervisor has something to tell."""
+"""A thread that wakes the agent when a supervisor has news."""
 
 import os
 import select
@@ -28,7 +28,7 @@ class Listener:
                 self._wake()
 
     def close(self) -> None:
-        """The name stays: another daemon may have it by now, and datagrams that no process reads are lost without harm."""
+        """Stop the thread. The socket's name stays, because another daemon may have it by now."""
         if self._thread is None:
             return
         os.write(self._stop, b".")

@@ -67,7 +67,7 @@ class Log:
         self._before = b"\n"
         """The last bytes of the job's output: a line may come in several pieces."""
         self._announcement = ""
-        """A line of Rota's that waits until the job begins a line."""
+        """Line of Rota's that waits until the job begins a line."""
 
     def close(self) -> None:
         os.close(self._file)
@@ -76,8 +76,8 @@ class Log:
         return os.fstat(self._file).st_size
 
     def mark(self, text: str) -> None:
-        """A line of its own, whatever the job left there. A full disk costs us the line and no more. Text of a spec may be in it:
-        signs that would steer a terminal, or begin another line, become question marks."""
+        """Write a line of its own, whatever the job wrote before. On a full disk only this line is lost. The text may come from a
+        spec, so its control characters become question marks."""
         text = "".join(sign if sign.isprintable() else "?" for sign in text)
         self._announcement = ""
         with contextlib.suppress(OSError):
@@ -85,7 +85,7 @@ class Log:
             self._before = b"\n"
 
     def note(self, text: str) -> None:
-        """The same while the job lives: not in the middle of a line of its own."""
+        """Write a line while the job is running, but not in the middle of a line of the job."""
         with contextlib.suppress(OSError):
             if not self._in_a_line():
                 self.mark(text)

@@ -64,7 +64,7 @@ class LogWriter:
         self._lease[: _LEASE.size] = _LEASE.pack(float("inf"), 0, 0.0)
         self._started_s = self._taken_s = boot_s()
         self.data, self.control, self.pid = self._fork()
-        """Its pipe, its socket and its process; 0: that has ended."""
+        """Pipe, socket and number of the process; the number is 0 when it has ended."""
 
     def _fork(self) -> tuple[int, socket.socket, int]:
         inbox, data = os.pipe2(os.O_CLOEXEC)

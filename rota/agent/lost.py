@@ -2,30 +2,30 @@
 
 from pathlib import Path
 
-from rota.agent.attempt_files import LaunchOrder, StatusFile, read_status, unix_s, write_status
+from rota.agent.attempt_files import AttemptStatus, LaunchOrder, read_status, unix_s, write_status
 from rota.agent.constants import ATTEMPT_ID, ENDED, LOST, STARTING
 from rota.agent.disk import COMPLAINTS, JOB_LOCK, SUPERVISOR_LOCK, TOMBSTONE, try_lock, unlock, write_atomic
 from rota.agent.processes import ProcessIdentity, boot_id, end_all
 
 WAIT_SECONDS = 0.2
-"""For what was killed to be gone; if that is too short, the next look goes on."""
+"""Time for killed processes to be gone, in seconds. If it is too short, the next look continues."""
 
 
 def declare_lost(
-    folder: Path, order: LaunchOrder | None, last: StatusFile, *, seen_s: float, job_lives_on: bool, problem: str = ""
-) -> StatusFile | None:
-    """Its final status, or None: not yet, or it has a supervisor after all. Raises OSError where the disk does.
+    folder: Path, order: LaunchOrder | None, last: AttemptStatus, *, seen_s: float, job_lives_on: bool, problem: str = ""
+) -> AttemptStatus | None:
+    """Return the final status; None if processes are still running, or a supervisor has it after all. Raise OSError of the disk.
 
-    `last`: how it was when we last knew. `seen_s`: when its session was last known to be its own. `job_lives_on`: another
-    attempt of the job has a supervisor; the job's lock is that one's then, and having got it shows that this one let go.
-    `problem`: why its supervisor is gone, if that is known.
+    `last`: last known status. `seen_s`: when its session was last known to be its own. `job_lives_on`: whether another attempt of
+    the job has a supervisor. That one has the job's lock then, which shows that this attempt let go of it.
+    `problem`: why its supervisor is gone, if known.
     """
     folder.mkdir(mode=0o700, parents=True, exist_ok=True)  # It may have been removed.
     lock = try_lock(folder / SUPERVISOR_LOCK)
     if lock is None:
         return None
     try:
-        last = read_status(folder) or last
+        last = read_status(folder, order) or last
         if last.state == ENDED:
             return last
         write_atomic(folder, TOMBSTONE, b"", durable=True)
@@ -45,8 +45,8 @@ def declare_lost(
         unlock(lock)
 
 
-def signs_of(order: LaunchOrder | None, last: StatusFile, seen_s: float) -> ProcessIdentity:
-    """What the processes of an attempt are known by when its supervisor does not say."""
+def signs_of(order: LaunchOrder | None, last: AttemptStatus, seen_s: float) -> ProcessIdentity:
+    """Return how the processes of an attempt are recognised without its supervisor."""
     return ProcessIdentity(
         life=order.env.get(ATTEMPT_ID, "") if order else "",
         since_s=order.written_boot_s if order else 0.0,
@@ -56,7 +56,7 @@ def signs_of(order: LaunchOrder | None, last: StatusFile, seen_s: float) -> Proc
 
 
 def _complaint(folder: Path) -> str:
-    """The last thing the supervisor had to say, which is nothing when all is well."""
+    """Return the last line that the supervisor printed; empty if it had no trouble."""
     try:
         lines = (folder / COMPLAINTS).read_bytes()[-2_000:].decode(errors="replace").split("\n")
     except OSError:

@@ -1,7 +1,7 @@
 """NVIDIA's Multi-Process Service: processes that share a GPU run on it at the same time instead of in turns.
 
-Whoever runs the machine decides on it and runs its control daemon: an error of one client may end the others. Rota only tells
-jobs where the daemon is, and how much memory each may have.
+The operator of the machine runs its control daemon, because an error of one client may end the others. Rota only gives each job
+the folder of the daemon and a limit on its memory.
 """
 
 import stat
@@ -11,12 +11,12 @@ from pathlib import Path
 from rota.errors import OptionError
 
 CONTROL = "control"
-"""Where the control daemon listens, in its folder: a socket, or a pipe in older versions."""
+"""Name of the control daemon's socket in its folder, or of its pipe in older versions."""
 
 
 def mps_folder(named: str | None, *, pretend: bool, on_nodes: bool = False) -> Path | None:
     """Return the folder of a control daemon. `on_nodes`: it is on the nodes of a cluster and cannot be checked from here. A node
-    that has none runs jobs without MPS."""
+    without a daemon runs jobs without MPS."""
     if named is None:
         return None
     folder = Path(named).expanduser().absolute() if on_nodes else Path(named).expanduser().resolve()
@@ -39,11 +39,11 @@ def mps_folder(named: str | None, *, pretend: bool, on_nodes: bool = False) -> P
     return folder
 
 
-def mps_environment(folder: Path | None, gpus: Sequence[int], gib: float) -> dict[str, str]:
-    """Variables for a job on these GPUs that may take so much memory on each; 0: as much as there is."""
+def mps_environment(folder: Path | None, gpus: Sequence[int], gib: float | None) -> dict[str, str]:
+    """Return the variables for a job on these GPUs. `gib` limits its memory on each, in GiB; None for no limit."""
     if folder is None:
         return {}
     found = {"CUDA_MPS_PIPE_DIRECTORY": str(folder)}
-    if gib:
+    if gib is not None:
         found["CUDA_MPS_PINNED_DEVICE_MEM_LIMIT"] = ",".join(f"{gpu}={round(gib * 1024)}M" for gpu in gpus)
     return found

@@ -1,8 +1,8 @@
-"""The agent of one machine: everything a driver asks of it, in one message and one answer.
+"""The agent of one machine. Each request of a driver is one message with one reply.
 
-The agent does not know what carries the messages, which are JSON. A driver takes the whole inventory, or what changed since the
-last answer; after a loss it asks for `whole`. Supervisors outlive the agent, and the next agent finds them. What depends on the
-machine is found here: how a job can be parked, and what the GPUs do.
+Messages are JSON, and any channel may carry them. A reply has all statuses, or those that have changed since the last reply.
+After a loss, a driver requests all of them. Supervisors outlive the agent, and the next agent finds them. The agent also chooses
+park methods and reads the GPUs, because both depend on the machine.
 """
 
 import contextlib
@@ -18,7 +18,7 @@ from dataclasses import asdict, dataclass, fields, replace
 from pathlib import Path
 from typing import Any
 
-from rota.agent.attempt_files import order_of
+from rota.agent.attempt_files import LaunchOrder
 from rota.agent.constants import PARK_WAY
 from rota.agent.gpu_readings import GpuWatch, Readings
 from rota.agent.gpu_report import GpuReport, plain_report
@@ -26,50 +26,48 @@ from rota.agent.gpu_use import gpu_use, holders
 from rota.agent.gpus import find_gpus
 from rota.agent.host_memory import parking_gib, total_gib
 from rota.agent.machine import AttemptManager
-from rota.agent.messages import AGENT_CODEC, AgentMessage, ChangeSize, Forget, StartAttempt
+from rota.agent.messages import AgentMessage, Forget, agent_command, decode_message
 from rota.agent.node_files import NodeFiles, boot_number, keep_boot_number
 from rota.agent.node_parking import with_parking
-from rota.agent.orders import AttemptStatus
 from rota.agent.other_programs import OtherPrograms
 from rota.agent.processes import boot_id, boot_s, life_of
 from rota.folders import make_folder, state_folder
-from rota.model.commands import Kill, Renew, Resume, Suspend, SuspendKind
+from rota.model.commands import Renew
 
-RANK = "rank"
 READ_SECONDS = 1.0
-"""Longest wait of an answer for readings of the GPUs, in seconds."""
+"""Longest wait of a reply for readings of the GPUs, in seconds."""
 LOOK_SECONDS = 1.0
-"""How often to look for supervisors that were killed."""
+"""Interval between two checks for killed supervisors, in seconds."""
 _GET_ADDRESS = 0x8915
 """SIOCGIFADDR."""
 
 
 @dataclass(frozen=True)
 class NodeFacts:
-    """What a node is."""
+    """Facts about a node."""
 
     name: str
     accelerator: str
     devices: tuple[str, ...]
-    """The names of its GPUs, which stay theirs."""
+    """Names of its GPUs. A GPU keeps its name."""
     indices: tuple[int, ...]
-    """What CUDA calls them."""
+    """CUDA's numbers of its GPUs."""
     boot: int
-    """Rises with every boot."""
+    """Number of the boot, which rises with every boot."""
     host: str
     address: str
-    """Where other nodes reach it,"""
+    """Address at which other nodes reach it."""
     interface: str
-    """and by which network interface; empty: not known."""
+    """Network interface of this address; empty if unknown."""
     host_gib: float | None
-    """What parked jobs may take of its memory; None: not known."""
+    """Host memory for parked jobs, in GiB; None if unknown."""
     pretend: bool
     boot_id: str = ""
-    """What the kernel calls its boot; empty: an agent of an earlier version does not tell."""
+    """The kernel's id of the boot; empty if the agent is of an earlier version."""
 
 
 class AgentReplaced(RuntimeError):
-    """Another agent has the folder of this node, or the folder is gone: what this one knows may be wrong."""
+    """Another agent has the folder of this node, or the folder is gone. This agent's state may be wrong."""
 
 
 class NodeAgent:
@@ -85,31 +83,22 @@ class NodeAgent:
         detached: bool = False,
         wake: Callable[[], None] = lambda: None,
     ) -> None:
-        """`uuids`: those of real GPUs by CUDA's number, in the order of `facts.devices`. `files`: how agents of a node agree who
-        is the latest; None: the process of the agent has a lock on the folder. `detached`: whether the process of the agent may
-        be ended with all its children. `wake` is called when a supervisor rings."""
+        """`uuids`: UUIDs of real GPUs by CUDA's number, in the order of `facts.devices`. `files`: how agents of a node agree on
+        the latest one; None if the agent's process has a lock on the folder. `detached`: whether the agent's process may be ended
+        with all its children. `wake` is called when a supervisor rings."""
         self.facts, self._folder, self._files, self._uuids = facts, folder, files, uuids
         self._token = files.token if files is not None else secrets.token_hex(8)
         self._names = dict(zip(uuids.values(), facts.devices, strict=False))
-        """The names of real GPUs in the cluster, by UUID."""
+        """Names of real GPUs in the cluster, by UUID."""
         self.read_seconds = READ_SECONDS
         self._wake = wake
         self._rang = threading.Event()
         self._lock = threading.Lock()
         self._waits = 0
-        """The number of the last call that waits."""
+        """Number of the last call that waits."""
         self._machine = AttemptManager(folder, self._ring, detached=detached)
         self._watch = GpuWatch() if uuids else None
         self._others = OtherPrograms(folder)
-        self._carry_out: Mapping[type, Callable[[Any], None]] = {
-            StartAttempt: self._start,
-            Suspend: self._suspend,
-            Resume: self._resume,
-            Renew: self._renew,
-            ChangeSize: self._change_size,
-            Kill: self._kill,
-            Forget: self._forget,
-        }
 
     def _ring(self) -> None:
         self._rang.set()
@@ -119,14 +108,14 @@ class NodeAgent:
         return json.dumps(asdict(self.facts))
 
     def exchange(self, text: str) -> str:
-        """Carry out what is asked, in order, and return how things are.
+        """Carry out the messages in a request, in order, and return a reply with the statuses of attempts.
 
-        `do` is a list of messages (`rota/agent/messages.py`), as the codec writes them. `whole`: tell
-        everything. `gpus`: tell also how the GPUs are and how jobs use them, as far as that is known within a second.
-        Leases end at instants of this machine's own clock, which every answer tells: however long a message was on its way, or
-        this process stood still, no lease gets longer by it. A scheduler of an earlier `epoch` than the latest is refused.
-        `agent`: the agent that gave the last answer. If that was another, what the node is has to be read again. `boot`: the
-        number that the scheduler has for this boot, if this agent has told another, because its file was lost.
+        `do` is the list of messages (`rota/agent/messages.py`). `whole`: whether the reply has all statuses, or those that have
+        changed. `gpus`: whether it also has a GPU report, as far as that is known within a second.
+        Leases end at instants of this machine's own clock, which every reply contains. So no lease gets longer because a message
+        was late or this process stood still. A scheduler of an earlier `epoch` than the latest is refused.
+        `agent`: the agent that gave the last reply. If that was another one, the reply has the facts of the node. `boot`: the
+        scheduler's number of this boot, if this agent has lost its file and reported another one.
         """
         asked: Mapping[str, Any] = json.loads(text)
         with self._lock:
@@ -134,21 +123,21 @@ class NodeAgent:
                 return json.dumps({"refused": self._files.epoch, "message": asked["message"]})
             lost: list[list[Any]] = []
             for plain in asked["do"]:
-                message: AgentMessage = AGENT_CODEC.decode(plain)
-                self._carry_out[type(message)](message)
+                message = decode_message(plain)
+                self._carry_out(message)
                 reply = self._machine.answer(message.job, message.attempt) if not isinstance(message, Forget) else None
                 lost += [[message.job, message.attempt, reply.outcome]] if reply is not None else []
             self._rang.clear()
             changed = self._machine.poll()
             told = self._machine.inventory() if asked["whole"] else changed
-            parts = [self._part(each) for each in told]
+            parts = [each._asdict() for each in told]
         answer = {"message": asked["message"], "boot": self.facts.boot, "lost": lost, "parts": parts}
         answer |= {"gpus": self._gpus()} if asked.get("gpus") else {}
         answer |= {"agent": self._token, "facts": asdict(self.facts)} if asked.get("agent") != self._token else {}
-        return json.dumps(answer | {"boot_s": boot_s()})  # last: what came before it may have taken a while
+        return json.dumps(answer | {"boot_s": boot_s()})  # last, because the rest may have taken a while
 
     def _admit(self, files: NodeFiles, asked: Mapping[str, Any]) -> bool:
-        """Keep what the scheduler says of epoch and boot. Return False if a later one than it has asked before."""
+        """Keep the scheduler's epoch and boot number. Return False if a later scheduler has sent a request before."""
         if not files.is_latest():
             raise AgentReplaced(f"another agent has {self._folder}, or the folder is gone")
         if asked.get("epoch", 0) < files.epoch:
@@ -167,7 +156,7 @@ class NodeAgent:
         return {name: read[uuid] for uuid, name in self._names.items() if uuid in read}
 
     def _gpus(self) -> dict[str, Any]:
-        """Return the GPU report. A driver of GPUs that hangs is not waited for under the lock."""
+        """Return the GPU report. The lock is not held while a GPU driver may hang."""
         read = self._watch.latest(wait_seconds=self.read_seconds) if self._watch is not None else {}
         mine = {uuid: read[uuid] for uuid in self._names if uuid in read}
         with self._lock:
@@ -177,13 +166,9 @@ class NodeAgent:
         taken = {self._names[uuid]: by for uuid, by in others.items()}
         return plain_report(GpuReport(self._named(mine), uses, taken), time.time())
 
-    def _part(self, status: AttemptStatus) -> dict[str, Any]:
-        """With its place in its gang."""
-        return asdict(status) | {RANK: int(self._machine.variables(status.job, status.attempt).get("NODE_RANK") or 0)}
-
     def wait(self, seconds: float) -> bool:
-        """Until a supervisor has something to tell, or so long. One that was killed can't ring: that is looked for. Only the
-        latest call waits: earlier ones may be of a scheduler that was killed."""
+        """Wait until a supervisor has news, but at most this long. A killed supervisor can't ring, so this looks for that too.
+        Only the latest call waits, because earlier ones may be of a scheduler that was killed."""
         end_s = boot_s() + seconds
         self._waits = number = self._waits + 1
         while not self._rang.wait(min(LOOK_SECONDS, max(end_s - boot_s(), 0.0))):
@@ -199,36 +184,22 @@ class NodeAgent:
         if self._watch is not None:
             self._watch.close()
 
-    def _start(self, message: StartAttempt) -> None:
-        """A launch that is repeated finds its attempt there, and has nothing to look up."""
-        fields_of_order = message.order
-        if message.parking is not None and not self._machine.variables(message.job, message.attempt):
-            fields_of_order = with_parking(message.order, message.parking, real_gpus=not self.facts.pretend)
-        order = order_of(fields_of_order)
-        if order is not None:
-            self._machine.launch(order._replace(lease_seconds=max(order.lease_seconds - boot_s(), 0.0)))
+    def _carry_out(self, message: AgentMessage) -> None:
+        if isinstance(message, LaunchOrder):
+            self._launch(message)
+        elif isinstance(message, Forget):
+            self._machine.forget(message.job, message.attempt)
+        else:
+            can_park = bool(self._machine.variables(message.job, message.attempt).get(PARK_WAY))
+            command = agent_command(message, boot_s(), can_park=can_park)
+            if not isinstance(message, Renew) or command.lease_s > command.sent_s:  # a late renewal takes nothing away
+                self._machine.carry_out(message.job, command)
 
-    def _suspend(self, command: Suspend) -> None:
-        """A job that can't be parked, as was found when it was started, saves and leaves."""
-        parks = command.kind is SuspendKind.PARK and self._machine.variables(command.job, command.attempt).get(PARK_WAY)
-        (self._machine.park if parks else self._machine.suspend)(command.job, command.attempt, command.sequence)
-
-    def _resume(self, command: Resume) -> None:
-        self._machine.resume(command.job, command.attempt, command.sequence, max(command.lease_s - boot_s(), 0.0))
-
-    def _renew(self, command: Renew) -> None:
-        if command.lease_s > boot_s():  # one that comes too late takes nothing away
-            self._machine.renew(command.job, command.attempt, command.lease_s - boot_s())
-
-    def _change_size(self, message: ChangeSize) -> None:
-        what = message.sequence, message.batch_size, message.env, message.gpus_text
-        self._machine.resize(message.job, message.attempt, *what)
-
-    def _kill(self, command: Kill) -> None:
-        self._machine.kill(command.job, command.attempt, command.sequence)
-
-    def _forget(self, message: Forget) -> None:
-        self._machine.forget(message.job, message.attempt)
+    def _launch(self, order: LaunchOrder) -> None:
+        """Launch an attempt. A launch that is repeated finds its attempt, so its park method is not looked for again."""
+        if order.may_park is not None and not self._machine.variables(order.job, order.attempt):
+            order = with_parking(order, real_gpus=not self.facts.pretend)
+        self._machine.launch(order._replace(lease_seconds=max(order.lease_seconds - boot_s(), 0.0)))
 
 
 def cluster_agent(folder: Path, name: str, address: str, *, accelerator: str = "", pretend_gpus: int = 0) -> NodeAgent:
@@ -241,7 +212,7 @@ def cluster_agent(folder: Path, name: str, address: str, *, accelerator: str = "
     make_folder(folder, instead="--node-folder with a folder that only you can write, on a disk of each node's own")
     files = NodeFiles(folder)
     every = find_gpus() if not pretend_gpus else []
-    found = [gpu for gpu in every if gpu.accelerator == every[0].accelerator]  # others would be another node
+    found = [gpu for gpu in every if gpu.accelerator == every[0].accelerator]  # other types would be another node
     facts = NodeFacts(
         name=name,
         accelerator=found[0].accelerator if found else accelerator,
@@ -258,25 +229,19 @@ def cluster_agent(folder: Path, name: str, address: str, *, accelerator: str = "
     return NodeAgent(folder, facts, {gpu.index: gpu.uuid for gpu in found}, files=files, detached=True)
 
 
-_STATUS_FIELDS = frozenset(each.name for each in fields(AttemptStatus))
 _FACT_FIELDS = frozenset(each.name for each in fields(NodeFacts))
 
 
 def read_facts(plain: Mapping[str, Any]) -> NodeFacts:
-    """As `hello` and `exchange` tell them. An agent of a later version may tell more than this one knows."""
+    """Return the facts in a reply of `hello` or `exchange`. Fields of a later version are ignored."""
     known = {name: value for name, value in plain.items() if name in _FACT_FIELDS}
     return NodeFacts(**{**known, "devices": tuple(plain["devices"]), "indices": tuple(plain["indices"])})
 
 
-def read_part(plain: Mapping[str, Any]) -> tuple[AttemptStatus, int]:
-    """As `exchange` tells it, and its place in its gang. An agent of a later version may tell more than this one knows."""
-    return AttemptStatus(**{name: value for name, value in plain.items() if name in _STATUS_FIELDS}), int(plain[RANK])
-
-
 def interface_of(address: str) -> str:
-    """The network interface that has this address."""
+    """Return the network interface that has this address; empty if there is none."""
     names = []
-    with contextlib.suppress(OSError):  # some containers tell of none
+    with contextlib.suppress(OSError):  # some containers list none
         names = [name for _, name in socket.if_nameindex()]
     with socket.socket(socket.AF_INET, socket.SOCK_DGRAM) as box:
         for name in names:

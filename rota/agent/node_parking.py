@@ -1,25 +1,22 @@
-"""How a job is parked is found by the node that starts it: the job's Python and the GPU driver are there."""
+"""The node that starts a job chooses its park method, because the job's Python and the GPU driver are there."""
 
-from collections.abc import Mapping
-from typing import Any
-
+from rota.agent.attempt_files import LaunchOrder
 from rota.park.facts import parking_facts
 from rota.park.park_environment import parking_environment
 from rota.park.park_method import choose_park_method
 
 
-def with_parking(order: Mapping[str, Any], asked: Mapping[str, Any], *, real_gpus: bool) -> dict[str, Any]:
-    """Return a plain order with what parking adds to it. `asked`: whether it is wanted, the most GPUs that the job may get, and
-    whether it runs under MPS."""
+def with_parking(order: LaunchOrder, *, real_gpus: bool) -> LaunchOrder:
+    """Return an order with its park method, the reason, and the variables that parking needs."""
     facts = parking_facts(
-        order["argv"],
-        order["env"],
-        order["workdir"],
-        wanted=asked["wanted"],
-        gpus=asked["gpus"],
+        order.argv,
+        order.env,
+        order.workdir,
+        wanted=bool(order.may_park),
+        gpus=order.most_gpus,
         real_gpus=real_gpus,
-        mps=asked.get("mps", False),
+        mps=order.mps,
     )
     way, why = choose_park_method(facts)
-    env = {**order["env"], **parking_environment(facts, order["env"])}
-    return {**order, "env": env, "park_way": way, "park_why": why}
+    env = {**order.env, **parking_environment(facts, order.env)}
+    return order._replace(env=env, park_way=way, park_why=why)

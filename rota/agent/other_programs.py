@@ -1,8 +1,8 @@
 """Programs on the GPUs of this machine that are no jobs of this home: another user's notebook, a job of another scheduler.
 
-NVML tells the processes that compute on a GPU. A process is ours if it, or a process above it, carries the life of one of our
+NVML lists the processes that compute on a GPU. A process is ours if it, or a process above it, carries the life of one of our
 attempts or is the supervisor of one: so are the children of a job, whatever they do to their environment. Servers of MPS compute
-for others and are nobody's program. In a container NVML's numbers are those of the host, and nothing is known.
+for others and do not count. In a container NVML's numbers are those of the host, and nothing is known.
 """
 
 import contextlib
@@ -21,11 +21,11 @@ MPS_NAME = "nvidia-cuda-mps"
 """What the kernel keeps of the names of MPS's processes."""
 SUPERVISOR = b"rota.agent.supervisor"
 _FIRST_NAMESPACE = 0xEFFFFFFC
-"""The number that Linux gives the namespace of processes of a machine that is no container."""
+"""Linux's number of the process namespace of a machine, outside of containers."""
 
 
 class OtherPrograms:
-    """Of one home on this machine, by the UUIDs of GPUs."""
+    """Programs on the GPUs of one home that are not its jobs, by the UUID of the GPU."""
 
     def __init__(self, home: Path) -> None:
         self._run = os.fsencode(home / RUN) + b"/"

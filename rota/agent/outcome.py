@@ -2,20 +2,20 @@
 
 import signal
 from collections.abc import Collection
-from typing import Protocol
 
-from rota.agent.attempt_files import StatusFile
+from rota.agent.attempt_files import AttemptStatus
 from rota.agent.constants import FAILED, FINISHED, KILL, LEASE, LOST, PARKED, YIELDED
 
 EXIT_YIELDED = 75
-"""EX_TEMPFAIL: it saved its state and wants to go on later."""
+"""EX_TEMPFAIL: the job has saved its state and is to be started again."""
 
 
 def outcome_of(exit_code: int, asked: str | None, *, signalled: bool, done: bool) -> str:
-    """`signalled`: it was told to stop and lived on to hear it; `done`: its steps show that it reached its end.
+    """Return the outcome of an exit code. `signalled`: whether the job was running when it was asked to stop. `done`: whether its
+    steps show that it has finished.
 
-    Many scripts save and exit with 0 when they are told to stop, so after that an exit code of 0 ends a job only if its steps
-    show that it is done. No end after being asked to stop is a failure.
+    Many scripts save and exit with 0 when they are asked to stop. After that, an exit code of 0 ends a job only if its steps
+    show that it is done. An exit after a request to stop is never a failure.
     """
     if exit_code == 0 and (done or not signalled):
         return FINISHED
@@ -27,16 +27,16 @@ def outcome_of(exit_code: int, asked: str | None, *, signalled: bool, done: bool
 
 
 def exit_code_of(main: int | None, stop_signal: int, adopted: Collection[int], *, killed: bool) -> int:
-    """That of the main process; or, of a shell that died of the signal to stop, that of what it ran. `adopted`: exits of what it
-    left behind."""
+    """Return the exit code of the main process. If that was a shell that died of the stop signal, return the exit code of the
+    process that it ran. `adopted`: exit codes of processes that it left behind."""
     code = -1 if main is None else main
     if code == -stop_signal and EXIT_YIELDED in adopted:
         return EXIT_YIELDED
     return 0 if code == -stop_signal and not killed and max(adopted, default=-1) == 0 else code
 
 
-def is_done(status: StatusFile) -> bool:
-    """Its steps show that it reached its end."""
+def is_done(status: AttemptStatus) -> bool:
+    """Return whether its steps show that the job has finished."""
     return status.steps_total is not None and status.steps_done >= status.steps_total
 
 
@@ -48,7 +48,7 @@ def signal_name(number: int) -> str:
 
 
 def signal_number(name: str) -> signal.Signals:
-    """`USR2` and `SIGUSR2` are one; SIGTERM for a name that does not exist."""
+    """Return the signal of a name, with or without SIG; SIGTERM if the name is unknown."""
     name = name.upper()
     try:
         return signal.Signals[name if name.startswith("SIG") else f"SIG{name}"]
@@ -57,7 +57,7 @@ def signal_number(name: str) -> signal.Signals:
 
 
 def _how(exit_code: int | None) -> str:
-    """After `failed`."""
+    """Return the text after `failed`."""
     if exit_code is None or exit_code >= 0:
         return f" with exit code {exit_code}"
     return f": killed by {signal_name(-exit_code)}"
@@ -68,13 +68,13 @@ def start_text(gpus_text: str, attempt: int, from_step: float) -> str:
     return f"{verb} on {gpus_text} (attempt {attempt}, from step {from_step:,.0f})"
 
 
-def end_of(status: StatusFile, code: int, left: str, *, signalled: bool, resizing: bool, stood_still: bool) -> tuple[str, str]:
-    """Outcome of an attempt that ended with this exit code, and what went wrong in words. `left`: what could not be ended of it;
-    `resizing`: it was asked to save and be started again; `stood_still`: its supervisor did when its lease ended."""
+def end_of(status: AttemptStatus, code: int, left: str, *, signalled: bool, resizing: bool, stood_still: bool) -> tuple[str, str]:
+    """Return the outcome of an attempt that ended with this exit code, and the problem in words. `left`: processes that could not
+    be ended; `resizing`: whether it was to be started again; `stood_still`: whether its supervisor stood still."""
     outcome = outcome_of(code, status.asked, signalled=signalled, done=is_done(status))
     if outcome == FAILED and resizing:
         outcome, left = LOST, left or f"it was to save and be started again, and left with exit code {code}"
-    elif outcome == FAILED and status.state == PARKED:  # asleep, or while it was woken: that is no failure of its own
+    elif outcome == FAILED and status.state == PARKED:  # parked or being resumed, so it did not fail by itself
         outcome, left = LOST, left or f"it died while it was parked ({code})"
     if stood_still:
         left = left or "its supervisor stood still when its lease ended"
@@ -89,39 +89,16 @@ def asked_text(number: int) -> str:
     return f"asked to save and stop; messages about {signal_name(number)} below are the job's own"
 
 
-class Ended(Protocol):
-    """What an attempt left behind, as a supervisor writes it and as a daemon reads it."""
-
-    @property
-    def outcome(self) -> str | None: ...
-    @property
-    def exit_code(self) -> int | None: ...
-    @property
-    def steps_done(self) -> float: ...
-    @property
-    def steps_saved(self) -> float: ...
-    @property
-    def started_s(self) -> float | None: ...
-    @property
-    def stepped_s(self) -> float | None: ...
-    @property
-    def ended_s(self) -> float | None: ...
-    @property
-    def parked_seconds(self) -> float: ...
-    @property
-    def safe_seconds(self) -> float: ...
-
-
-def worked_seconds(attempt: Ended, until_s: float | None = None) -> float:
-    """How long it ran until this instant, by default to its end, without the time that it was parked; 0: it was never started."""
+def worked_seconds(attempt: AttemptStatus, until_s: float | None = None) -> float:
+    """Return how long it ran until this instant, by default its end, without its time parked; 0 if it was never started."""
     until_s = attempt.ended_s if until_s is None else until_s
     if attempt.started_s is None or until_s is None:
         return 0.0
     return max(until_s - attempt.started_s - attempt.parked_seconds, 0.0)
 
 
-def lost_seconds(attempt: Ended) -> float:
-    """How much of its work is lost: what it did since its state was last saved."""
+def lost_seconds(attempt: AttemptStatus) -> float:
+    """Return how much of its work is lost, in seconds: all since its state was last saved."""
     if attempt.outcome == FINISHED or (attempt.outcome == YIELDED and attempt.exit_code in (0, EXIT_YIELDED)):
         return 0.0
     if attempt.stepped_s is not None and attempt.steps_saved >= attempt.steps_done:
@@ -139,8 +116,8 @@ def length_text(seconds: float) -> str:
     return f"{minutes // 60}h{minutes % 60}m"
 
 
-def _where(status: StatusFile) -> str:
-    """How far it was, and what of that is lost. Time says it for every job; steps, for one that told some."""
+def _where(status: AttemptStatus) -> str:
+    """Return how far the job was, and how much is lost: in time, and in steps if it reported any."""
     lost = lost_seconds(status)
     if status.stepped_s is None:
         said = f"{length_text(lost)} of work lost" if lost else "no work lost"
@@ -150,8 +127,8 @@ def _where(status: StatusFile) -> str:
     return f"at step {status.steps_done:,.0f}, {steps:,.0f} {noun} lost" + (f" ({length_text(lost)} of work)" if steps else "")
 
 
-def end_text(status: StatusFile) -> str:
-    """What the marker line at the end of an attempt says."""
+def end_text(status: AttemptStatus) -> str:
+    """Return the text of the marker line at the end of an attempt."""
     if status.outcome == FINISHED:
         return "finished"
     if status.outcome == FAILED:
@@ -160,7 +137,7 @@ def end_text(status: StatusFile) -> str:
     where = _where(status)
     if status.outcome == YIELDED:
         verb = "suspended" if status.asked else "yielded"
-        said = ["lease over"] * (status.asked == LEASE) + ["exit code 0 after it was told to stop"] * (status.exit_code == 0)
+        said = ["lease over"] * (status.asked == LEASE) + ["exit code 0 after it was asked to stop"] * (status.exit_code == 0)
         said += [f"its state could not be saved: {status.saving_problem}"] * bool(status.saving_problem and lost_seconds(status))
         return f"{verb} {where}" + (f" ({', '.join(said)})" if said else "")
     return f"killed {where}" if status.asked == KILL else f"lost {where}: {status.problem}"

@@ -1,28 +1,28 @@
-"""Where the pace of a job is measured from: a step made a while ago, but since the job last started, was resumed or resized.
+"""Where the pace of a job is measured from: an earlier step, made since the job last started, was resumed or resized.
 
-The time before the first step is not part of its pace: loading a framework says nothing of the steps to come.
+The time before the first step is not part of its pace, because loading a framework does not predict the steps to come.
 """
 
 from typing import NamedTuple
 
 SHORTEST_SECONDS, LONGEST_SECONDS = 5.0, 120.0
-"""The pace is that of the last half of the time that the job has worked, within these bounds, to twice that."""
+"""Bounds of the window of the pace, in seconds. The window is the last half of the job's working time."""
 
 
 class Pace(NamedTuple):
-    """Instants are Unix time; None: it has made no step yet."""
+    """Instants are Unix time; None before the first step."""
 
     first_s: float | None = None
-    """When it made its first step,"""
+    """Time of its first step."""
     since_s: float | None = None
-    """when it made the step that the pace is measured from, and which that was;"""
+    """Time of the step that the pace is measured from. `since_steps` is that step."""
     since_steps: float = 0.0
     next_s: float = 0.0
-    """and the step that is the next to take its place."""
+    """Time of the step that replaces it next. `next_steps` is that step."""
     next_steps: float = 0.0
 
     def stepped(self, steps: float, at_s: float) -> "Pace":
-        """It has made this step. One that goes back to an earlier step begins again."""
+        """Return the pace after this step. A job that returns to an earlier step starts from there."""
         if self.first_s is None or self.since_s is None or steps < self.since_steps:
             return Pace(at_s, at_s, steps, at_s, steps)
         wanted = min(max((at_s - self.first_s) / 2, SHORTEST_SECONDS), LONGEST_SECONDS)

@@ -1,11 +1,12 @@
-"""Parking of one attempt, as its supervisor sees it: which processes have the hook, which of them sleep, what is waited for.
+"""Parking of one attempt in its supervisor: which processes have the hook, which of them are parked, and which owe a reply.
 
-Every process that told of its hook is called by a signal, answers that it heard it, is told to park, and tells when it sleeps.
-The attempt is parked when all of them sleep. If one can't, or does not answer in time, those that sleep are woken, and the
-supervisor goes on as without parking. `rota/park/hook/rota_park_hook.py` is the other side.
+The supervisor sends a signal to every process that has reported its hook. The process confirms the signal, gets the request to
+park, and reports when it is parked. The attempt is parked when all of them are. If one process can't be parked, or does not reply
+in time, the parked ones are resumed and the supervisor continues as without parking. `rota/park/hook/rota_park_hook.py` is the
+other side.
 
-A job that is parked by the driver's checkpoint has no hook: a program beside the supervisor calls the driver, and tells what
-became of it in the same words.
+A job that is parked by the driver's checkpoint has no hook. A program beside the supervisor calls the driver, and reports the
+result in the same format.
 """
 
 import contextlib
@@ -23,9 +24,10 @@ from rota.agent.constants import HOOKED, LATER, PARK, PARK_SIGNAL, PARKED, RESUM
 from rota.agent.processes import boot_s, open_files
 
 HEAR_SECONDS = 20.0
-"""So long a process may take to hear the signal: Python hears it between two bytecodes, and a call into C may take a while."""
+"""Time limit for a process to react to the park signal, in seconds. Python reacts between two bytecodes, and not during a call
+into C."""
 PARK_SECONDS = 300.0
-"""So long it may take to give its memory to the host: 0.75 s for each GiB the first time."""
+"""Time limit for moving memory to the host, in seconds. The first time it takes 0.75 s for each GiB."""
 WAKE_SECONDS = 300.0
 RING_AGAIN_SECONDS = 1.0
 LONGEST_REASON = 300
@@ -41,27 +43,27 @@ class Parking:
     def __init__(
         self, folder: Path, living: Callable[[], Collection[int]], patience_seconds: float, *, by_driver: bool = False
     ) -> None:
-        """`folder`: of the job; `living`: numbers of the processes of the job; `patience_seconds`: as long as it may take to hear
-        the signal, if that is less than usual."""
+        """`folder`: that of the job; `living`: returns the numbers of the job's processes; `patience_seconds`: limit on
+        the time for reacting to the signal, if it is less than usual."""
         self.program = CheckpointProgram(folder) if by_driver else None
         self.folder, self._living = folder, living
         self._hear_seconds = min(HEAR_SECONDS, patience_seconds)
         self.hooked: set[int] = set()
         self.phase = AWAKE
         self.problem = ""
-        """Why it could not be parked the last time."""
+        """Why the last attempt to park it failed."""
         self.gib = 0.0
-        """What went to the host, the last time."""
+        """Memory that the last park moved to the host, in GiB."""
         self._asleep: set[int] = set()
         self._waited_for: set[int] = set()
-        """Processes that owe an answer."""
+        """Processes that owe a reply."""
         self._heard: set[int] = set()
-        """Processes that are in the handler: they were told to park, and sleep or soon will."""
+        """Processes in the handler. They have the request to park, and are parked or soon will be."""
         self._cuda: set[int] = set()
         self._deadline_s = self._again_s = float("inf")
 
     def is_helper(self, pid: int) -> bool:
-        """Whether this process is ours, and not the job's."""
+        """Return whether this process is the supervisor's, and not the job's."""
         return self.program is not None and self.program.pid == pid
 
     def close(self) -> None:
@@ -70,11 +72,11 @@ class Parking:
 
     @property
     def next_s(self) -> float:
-        """When to look again."""
+        """When to look at the processes again."""
         return min(self._deadline_s, self._again_s) if self.phase in (PARKING, WAKING) else float("inf")
 
     def begin(self) -> None:
-        """Call every process that has the hook."""
+        """Send the signal to every process that has the hook."""
         self.problem, self.gib, self.phase = "", 0.0, PARKING
         self._asleep, self._heard, self._cuda = set(), set(), set()
         if self.program is not None:
@@ -96,14 +98,14 @@ class Parking:
         program.say(PARK, *self._waited_for)
 
     def wake(self) -> None:
-        """Let everything that sleeps go on. Nothing sleeps: it is awake at once."""
+        """Resume all parked processes. Without any, the attempt is awake at once."""
         self._waited_for = (self._asleep | self._heard) & set(self._living())
         self.phase = WAKING if self._waited_for else AWAKE
         self._deadline_s = boot_s() + WAKE_SECONDS
         self._say_wake(first=True)
 
     def hear(self, message: dict[str, Any]) -> None:
-        """What a hook tells. A number that is told is signalled only if it is that of a process of the job."""
+        """Take in a report of a hook. A process number in it gets a signal only if it is that of a process of the job."""
         op, pid = message.get("op"), message.get("pid")
         if not is_count(pid):
             return
@@ -130,7 +132,7 @@ class Parking:
             self._settle()
 
     def look(self) -> None:
-        """See to what has ended, and to what takes too long."""
+        """Handle processes that have ended, and processes that take too long."""
         now = boot_s()
         if self.phase not in (PARKING, WAKING) or now < self.next_s:
             return
@@ -155,15 +157,15 @@ class Parking:
         elif self.phase == WAKING:
             self._say_wake()
 
-    # What becomes of it.
+    # Changes of phase.
 
     def _left(self, pid: int) -> None:
-        """It is out of the handler."""
+        """Note that a process has left the handler."""
         for each in (self._asleep, self._heard, self._waited_for):
             each.discard(pid)
 
     def _rang(self, pid: int) -> None:
-        """It heard the signal, and asks whether we still mean it."""
+        """Reply to a process that got the signal and asks whether to park."""
         meant = self.phase == PARKING and pid in self._waited_for
         if self._say(pid, PARK if meant else WAKE) and meant:
             self._heard.add(pid)
@@ -181,7 +183,7 @@ class Parking:
         self._settle()
 
     def _settle(self) -> None:
-        """All have answered."""
+        """Change the phase if no process owes a reply."""
         if self._waited_for:
             return
         if self.phase == PARKING and self._asleep:
@@ -196,7 +198,7 @@ class Parking:
     # Speaking to hooks.
 
     def _ring(self) -> None:
-        """A process that does not catch the signal would die of it."""
+        """Send the signal to processes that have not confirmed it, unless one has no handler and would die."""
         self._again_s = boot_s() + RING_AGAIN_SECONDS
         if self.program is not None:
             return None if self.program.lives else self._give_up("the program that calls the driver's checkpoint has ended")
@@ -207,7 +209,8 @@ class Parking:
                 os.kill(pid, PARK_SIGNAL)
 
     def _say_wake(self, *, first: bool = False) -> None:
-        """Hooks are told again and again. The program that calls the driver is busy with the first time, unless it has ended."""
+        """Ask processes to resume. Hooks get the request repeatedly. The program that calls the driver gets it once, and again if
+        it has ended."""
         self._again_s = boot_s() + RING_AGAIN_SECONDS
         if self.program is None:
             for pid in self._asleep:
@@ -221,7 +224,7 @@ class Parking:
 
 
 def _catches(pid: int) -> bool:
-    """Whether a process has a handler for our signal."""
+    """Return whether a process has a handler for the park signal."""
     try:
         for line in Path(f"/proc/{pid}/status").read_text(encoding="ascii", errors="replace").splitlines():
             if line.startswith("SigCgt:"):

@@ -88,7 +88,7 @@ def living() -> Iterator[Process]:
 
 
 def members(signs: ProcessIdentity, *, by_environment: bool = True) -> list[Process]:
-    """The living processes of an attempt, as far as a look at all of them can tell; look again after ending these.
+    """Return the running processes of an attempt, as far as one scan of all processes shows; scan again after ending these.
 
     Without `by_environment` no memory of a process is read: that can hang for as long as a disk that the process waits for.
     """
@@ -166,7 +166,7 @@ def open_files(pid: int) -> set[str]:
 
 
 def kill(process: Process) -> None:
-    """SIGKILL, to this very process and not to one that got its number since."""
+    """Send SIGKILL to this process, and not to one that has got its number since."""
     with contextlib.suppress(OSError):
         handle = os.pidfd_open(process.pid)
         try:

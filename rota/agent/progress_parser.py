@@ -14,7 +14,7 @@ from typing import Any
 from rota.agent.attempt_files import steps
 
 LOOK_BYTES = 1 << 20
-"""Of more than this between two looks, the end counts."""
+"""Maximum output between two looks, in bytes. If there is more, only its end is parsed."""
 LINE_BYTES = 65_536
 LINE_CHARACTERS = 2_000
 LOOK_LINES = 200
@@ -133,7 +133,7 @@ class Progress:
 
 
 def number(text: Any) -> float | None:
-    """1234, 1,234, 1_234 or 1234.5; None for what is no number of steps."""
+    """Parse 1234, 1,234, 1_234 or 1234.5; None if the text is not a number of steps."""
     try:
         return steps(float(str(text).replace(",", "")))
     except ValueError:

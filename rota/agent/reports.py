@@ -1,14 +1,14 @@
-"""What a job tells of itself, read into its status. Any process of it can send anything: what makes no sense is passed over."""
+"""Reports of a job, read into its status. Any of its processes can send anything, so what makes no sense is ignored."""
 
 import json
 from typing import Any
 
-from rota.agent.attempt_files import StatusFile, metrics, plain_text
+from rota.agent.attempt_files import AttemptStatus, metrics, plain_text
 from rota.agent.outcome import worked_seconds
 
 
 def read_message(datagram: bytes) -> dict[str, Any]:
-    """What a datagram says; nothing, if it is none of ours."""
+    """Return the fields of a datagram; none if it is not one of ours."""
     try:
         message = json.loads(datagram)
     except (ValueError, RecursionError):
@@ -16,8 +16,8 @@ def read_message(datagram: bytes) -> dict[str, Any]:
     return message if isinstance(message, dict) else {}
 
 
-def with_report(status: StatusFile, message: dict[str, Any]) -> StatusFile:
-    """The status with what a report says beside steps: metrics, whether a session saves, and why a save failed."""
+def with_report(status: AttemptStatus, message: dict[str, Any]) -> AttemptStatus:
+    """Return the status with the rest of a report: metrics, whether a session saves, and why a save failed."""
     told = metrics(message.get("metrics"))
     if told:
         status = status._replace(metrics=told)
@@ -28,8 +28,8 @@ def with_report(status: StatusFile, message: dict[str, Any]) -> StatusFile:
     return status
 
 
-def with_steps(status: StatusFile, done: float | None, total: float | None, saved: float | None, at_s: float) -> StatusFile:
-    """The status with the steps that were told at this moment. None: nothing was told of that."""
+def with_steps(status: AttemptStatus, done: float | None, total: float | None, saved: float | None, at_s: float) -> AttemptStatus:
+    """Return the status with the steps of a report at this instant; None for what the report does not contain."""
     stepped = done is not None and (done != status.steps_done or status.stepped_s is None)
     safe = saved is not None and saved > status.steps_saved
     return status._replace(

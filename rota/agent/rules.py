@@ -8,6 +8,7 @@ The promises behind the rules are in `docs/contributing/drivers.md`. Named tuple
 """
 
 import math
+from collections.abc import Mapping
 from typing import NamedTuple
 
 from rota.agent.constants import (
@@ -33,7 +34,7 @@ OTHER_BOOT = "it was meant for another boot of the machine"
 LEASE_OVER = "its lease was over before it could start"
 NOT_HERE = "it does not live here"
 NOT_RUNNING = "it does not run now"
-LEAVING = "it has been told to leave"
+LEAVING = "it is already stopping"
 """Why a command was refused, in words."""
 
 
@@ -44,13 +45,22 @@ class AgentCommand(NamedTuple):
     """launch, resume, resize, suspend, kill or renew."""
     attempt: int
     sequence: int = 0
-    """A renewal has none."""
+    """Sequence of the command; 0 for a renewal, which has none."""
     lease_s: float = math.inf
-    """When the lease ends: of a launch, a resume and a renewal."""
+    """End of the lease of a launch, a resume or a renewal."""
     boot: str = ""
-    """The boot of the machine that a launch is meant for."""
+    """Boot of the machine that a launch is meant for."""
     sent_s: float = -math.inf
-    """When a renewal or a resume was sent."""
+    """Time at which a renewal or a resume was sent."""
+    parks: bool = False
+    """Whether a suspension parks the job if possible."""
+    batch_size: int = 0
+    """New batch size of a resize."""
+    env: Mapping[str, str | None] | None = None
+    """Variables with which a resize starts the job again; None if the job takes the batch size by itself. A variable without a
+    value is removed."""
+    gpus_text: str = ""
+    """Placement after such a resize, for people."""
 
 
 class TrackedAttempt(NamedTuple):
@@ -58,16 +68,16 @@ class TrackedAttempt(NamedTuple):
 
     attempt: int
     sequence: int
-    """Of the newest command it obeyed."""
+    """Sequence of the newest command that it obeyed."""
     start_sequence: int
-    """Of the command that made it run as it does: its launch, or the last resume or resize."""
+    """Sequence of the command that made it run as it does: its launch, or the last resume or resize."""
     state: str = RUNNING
     """running, parked or ended."""
     lease_s: float = math.inf
     renewed_s: float = -math.inf
-    """When the newest renewal was sent."""
+    """Time at which the newest renewal was sent."""
     asked: str | None = None
-    """What it was asked to stop by: suspend, kill or lease."""
+    """Reason for which it was asked to stop: suspend, kill or lease."""
     outcome: str | None = None
 
     @property
@@ -79,7 +89,7 @@ class KnownJob(NamedTuple):
     """What an agent knows of one job."""
 
     highest: tuple[int, int] = (0, 0)
-    """The newest (attempt, sequence) it has seen."""
+    """Newest (attempt, sequence) that the agent has received."""
     held: TrackedAttempt | None = None
 
 
@@ -87,17 +97,17 @@ class Decision(NamedTuple):
     """What to do with a command."""
 
     known: KnownJob
-    """What the agent knows from now on."""
+    """Knowledge of the agent after the command."""
     action: str | None = None
-    """The operation to carry out, or `lease`: end it, because its lease is over. None: do nothing."""
+    """Operation to carry out, or `lease` to end the attempt because its lease is over; None for nothing."""
     refusal: str = ""
-    """Why nothing is done."""
+    """Why nothing is done; empty if something is."""
     answers: bool = True
-    """Whether to tell, when the action is done, how it is with this attempt: see `describe`."""
+    """Whether to reply with the status of the attempt when the action is done (`describe`)."""
 
 
 class Reply(NamedTuple):
-    """How it is with one attempt."""
+    """Reply about one attempt."""
 
     kind: str
     """started, parked, suspended (it is on storage) or exited."""
@@ -109,7 +119,7 @@ class Reply(NamedTuple):
 
 
 def receive(known: KnownJob, instruction: AgentCommand, *, now_s: float, boot: str) -> Decision:
-    """What to do with a command that arrives now, in this boot of the machine."""
+    """Decide on a command that arrives now, in this boot of the machine."""
     if instruction.op == LAUNCH:
         return _launch(known, instruction, now_s, boot)
     if instruction.op == RENEW:
@@ -129,7 +139,7 @@ def _launch(known: KnownJob, launch: AgentCommand, now_s: float, boot: str) -> D
 
 
 def _change(known: KnownJob, command: AgentCommand) -> Decision:
-    """Suspend, resume, resize, kill."""
+    """Decide on a suspend, resume, resize or kill."""
     if not is_new(known.highest, command):
         return Decision(known, refusal=NOT_NEW)
     known = known._replace(highest=(command.attempt, command.sequence))
@@ -157,7 +167,7 @@ def _change(known: KnownJob, command: AgentCommand) -> Decision:
 
 
 def _renew(known: KnownJob, renewal: AgentCommand) -> Decision:
-    """Nothing is said of an attempt never heard of: its launch may be on the way."""
+    """Decide on a renewal. An unknown attempt gets no reply, because its launch may still arrive."""
     held = known.held
     if held is None or not held.is_alive or not is_meant(held, renewal):
         return Decision(known, refusal=NOT_HERE, answers=renewal.attempt <= known.highest[0])
@@ -183,7 +193,7 @@ def is_meant(held: TrackedAttempt, command: AgentCommand) -> bool:
 
 
 def is_same_boot(launch: AgentCommand, boot: str) -> bool:
-    """A launch that outlived a reboot is refused: all that was believed of the machine is gone."""
+    """A launch that outlived a reboot is refused, because all processes that the scheduler knew are gone."""
     return launch.boot == boot
 
 
@@ -196,7 +206,7 @@ def is_over(lease_s: float, now_s: float) -> bool:
 
 
 def expire_lease(known: KnownJob, now_s: float) -> Decision:
-    """End what outlives its lease, unless it was asked to stop already."""
+    """End an attempt that outlives its lease, unless it was asked to stop before."""
     held = known.held
     if held is None or not held.is_alive or held.asked is not None or not is_over(held.lease_s, now_s):
         return Decision(known, answers=False)
@@ -204,17 +214,17 @@ def expire_lease(known: KnownJob, now_s: float) -> Decision:
 
 
 def parked(held: TrackedAttempt) -> TrackedAttempt:
-    """A suspension left it asleep on the host."""
+    """Return an attempt that a suspension has parked."""
     return held._replace(state=PARKED, asked=None)
 
 
 def kept_running(held: TrackedAttempt) -> TrackedAttempt:
-    """It was to be parked, could not be, and goes on: that is the answer to the command."""
+    """Return an attempt that could not be parked and keeps running. That is the reply to the command."""
     return held._replace(asked=None, start_sequence=held.sequence)
 
 
 def ended(held: TrackedAttempt, outcome: str) -> TrackedAttempt:
-    """Its last process is gone."""
+    """Return an attempt whose last process is gone."""
     return held._replace(state=ENDED, outcome=outcome)
 
 
@@ -222,7 +232,7 @@ def ended(held: TrackedAttempt, outcome: str) -> TrackedAttempt:
 
 
 def describe(held: TrackedAttempt | None, attempt: int) -> Reply:
-    """What to say of an attempt. What is not held is lost, and never starts after that was said."""
+    """Return the reply about an attempt. An attempt that is not held is lost, and never starts after this reply."""
     if held is None or held.attempt != attempt:
         return Reply(EXITED)
     if held.state == RUNNING:

@@ -1,8 +1,8 @@
-"""One detached process per attempt, `python -m rota.agent.supervisor FOLDER`: starts the job, keeps its lease, tells its end.
+"""One detached process per attempt, `python -m rota.agent.supervisor FOLDER`: starts the job, keeps its lease, reports its end.
 
-It outlives the daemon and goes by its order and by datagrams alone; a SIGTERM to itself changes nothing, and if it is killed with
-SIGKILL the job dies with it. It works in its folder and touches no other file: the log is written by a process of its own
-(`log_writer.py`), which also ends the job at its lease if this process stands still. If both do, the agent does (`overdue.py`).
+The supervisor outlives the daemon and follows only its order and datagrams. It ignores SIGTERM, and if it is killed with SIGKILL
+the job dies with it. It works in its folder and touches no other file. Another process writes the log (`log_writer.py`), and also
+ends the job at its lease if the supervisor stands still. If both stand still, the agent ends the job (`overdue.py`).
 """
 
 import contextlib
@@ -14,23 +14,23 @@ import signal
 import socket
 import sys
 import time
+from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
 from rota.agent import child, datagrams, rules
 from rota.agent.attempt_files import (
     LaunchOrder,
-    anew_order,
-    is_count,
-    launch_instruction,
+    launch_command,
     read_order,
-    seconds,
+    resized_order,
     starting,
     steps,
     unix_s,
     write_order,
     write_status,
 )
+from rota.agent.command_datagrams import read_command
 from rota.agent.constants import (
     ATTEMPT_ID,
     BY_DRIVER,
@@ -92,9 +92,10 @@ OPEN_SECONDS = 15.0
 HUNG_SECONDS = 5.0
 """How long the log may take nothing at the end of the job before the end is reported without it."""
 UNWRITTEN_SECONDS = 3600.0
-"""For so long a full disk may keep the end from being written; after that the agent finds it lost."""
+"""How long to keep retrying when a full disk prevents writing the final status, in seconds. After that, the agent declares the
+attempt lost."""
 LONGEST_SLEEP_SECONDS = 10.0
-"""A sleep does not count the time that the machine itself slept, and a lease does."""
+"""Longest wait, in seconds. A wait does not count the time in which the machine was suspended, and a lease does."""
 DATAGRAMS_AT_ONCE = 64
 
 
@@ -107,42 +108,42 @@ class Supervisor:
         self.stop_signal = signal_number(order.signal)
         lease_grace_seconds = min(order.grace_seconds, order.lease_grace_seconds)
         self.grace_seconds = {SUSPEND: order.grace_seconds, KILL: 0.0, LEASE: lease_grace_seconds}
-        """By what it is asked to stop by."""
+        """Grace period, by reason for stopping."""
         self.known = known
         self.by_driver = order.env.get(PARK_WAY) == BY_DRIVER
         self.parking = Parking(HERE / JOB_FOLDER, self._living, order.grace_seconds, by_driver=self.by_driver)
         self.then: str | None = None
-        """What is done when parking has come to rest: it counts as parked (park), goes on (resume) or has to leave (suspend)."""
+        """What follows when parking is done: the job counts as parked (park), continues (resume) or has to exit (suspend)."""
         self.kill_at_s: float | None = None
         self.told_s = 0.0
         self.killed = self.untold = self.signalled = self.stood_still = False
         self.main = 0
         self.exit_code: int | None = None
         self.adopted_codes: set[int] = set()
-        """Exits of orphans since it was asked to stop."""
+        """Exit codes of orphans since the job was asked to stop."""
         self.anew: LaunchOrder | None = None
-        """It was told to save and leave, and is started again with another size."""
+        """Order with which the job is started again once it has saved and exited; None if it is not to be."""
         self.anew_sequence: int | None = None
-        """It was started again so, and has not made a step since: that of the command to."""
+        """Sequence of the resize that started the job again, until the job makes a step; None otherwise."""
         self.signs = ProcessIdentity(order.env.get(ATTEMPT_ID, ""), boot_s(), os.getpid())
         self.job_lock: int | None = None
         self.output: Output | None = None
         self.box: socket.socket
         self.job_box: socket.socket
-        """Where the job tells of itself."""
+        """Socket for reports of the job."""
         self.bell = -1
 
     def _now_s(self) -> float:
-        """As the daemon has it."""
+        """Return the time on the daemon's clock."""
         return unix_s(self.order, self.boot)
 
-    # Its life.
+    # The loop.
 
     def run(self) -> None:
         self.job_lock = job_lock = lock_soon(HERE / ".." / JOB_LOCK)
         if job_lock is None:
             return self._end(LOST, None, f"a process of an earlier attempt of job {self.order.job} still lives")
-        decision = rules.receive(self.known, launch_instruction(self.order), now_s=boot_s(), boot=self.boot)
+        decision = rules.receive(self.known, launch_command(self.order), now_s=boot_s(), boot=self.boot)
         if decision.refusal:
             return self._end(LOST, None, decision.refusal)
         self.known = decision.known
@@ -172,9 +173,9 @@ class Supervisor:
 
     def _start(self, output: Output, job_lock: int) -> None:
         folder = str((HERE / JOB_FOLDER).absolute())
-        self._guard()  # starting it may hang as well
+        self._guard()  # the start may hang too
         process = child.start(self.order, log=output.descriptor, job_lock=job_lock, folder=folder)
-        process.returncode = 0  # it is reaped here, so the object has nothing to wait for
+        process.returncode = 0  # it is reaped here, so the object does not wait for it
         output.job_has_it()
         self.main, self.exit_code = process.pid, None
         self.signs = self.signs._replace(session=self.main, seen_s=boot_s())
@@ -182,7 +183,7 @@ class Supervisor:
         self.status = self.status._replace(pid=self.main, session=self.main)
 
     def _guard(self) -> None:
-        """Say to the process beside this one when the job has to be gone. That process is not the job's."""
+        """Send the log writer the time at which the job has to be gone. That process is not the job's."""
         assert self.output is not None
         log = self.output.log
         self.signs = self.signs._replace(ours=frozenset({log.pid}))
@@ -190,7 +191,7 @@ class Supervisor:
         self.status = self.status._replace(lease_s=self.until_s)
 
     def _wait(self, output: Output) -> None:
-        """Sleep until a datagram, a signal or the next instant, then see to everything."""
+        """Wait for a datagram, a signal or the next instant, then handle all of them."""
         log = output.log
         heard = [self.box.fileno(), self.job_box.fileno(), self.bell, *output.heard, *([log.control.fileno()] if log.pid else [])]
         ready, _, _ = select.select(heard, [log.data] if log.waits else [], [], max(0.0, self._next_s() - boot_s()))
@@ -202,7 +203,7 @@ class Supervisor:
         if self.bell in ready:
             with contextlib.suppress(BlockingIOError):
                 os.read(self.bell, 4096)
-        self._reap()  # what ended before it was told to stop, ended of itself
+        self._reap()  # a process that ended before the request to stop ended by itself
         self._listen_to_log(output)
         for datagram in datagrams.receive(self.box, DATAGRAMS_AT_ONCE):
             self._obey(datagram)
@@ -225,7 +226,7 @@ class Supervisor:
 
     @property
     def until_s(self) -> float:
-        """When its lease ends."""
+        """End of the lease."""
         held = self.known.held
         return held.lease_s if held is not None else 0.0
 
@@ -242,13 +243,13 @@ class Supervisor:
         return min(instants)
 
     def _kill_s(self) -> float:
-        """When grace is over. A lease that ends during a long grace shortens it."""
+        """Return when the grace period ends. A lease that ends before shortens it."""
         if self.kill_at_s is None:
             return float("inf")
         return self.kill_at_s if self.killed else min(self.kill_at_s, self.until_s + self.grace_seconds[LEASE])
 
     def _over(self) -> bool:
-        """Whether it ended. A shell dies of the signal to its group while what it runs still saves: grace is for that too."""
+        """Return whether the job has ended. A shell dies of the signal to its group while its command still saves."""
         if self.exit_code is None:
             return False
         told = self.status.asked in {SUSPEND, LEASE} or self.anew is not None
@@ -267,10 +268,10 @@ class Supervisor:
                 elif (self.status.asked or self.anew) and not self.parking.is_helper(exited[0]):
                     self.adopted_codes.add(code)
 
-    # What it is told.
+    # Requests and reports.
 
     def _listen_to_log(self, output: Output) -> None:
-        """The process beside this one may have ended the job, which counts as its lease; or it was killed itself."""
+        """Take in news of the log writer: it may have ended the job at its lease, or it was killed itself."""
         log = output.log
         if not log.pid:
             log.start_again()
@@ -281,7 +282,7 @@ class Supervisor:
             self.killed = self.stood_still = True
 
     def _listen_to_job(self) -> bool:
-        """What the job tells of itself: steps, and what its hook for parking has to say. False: nothing had come."""
+        """Take in the reports of the job and of its hook for parking. Return False if there were none."""
         came = datagrams.receive(self.job_box, DATAGRAMS_AT_ONCE)
         for datagram in came:
             message = read_message(datagram)
@@ -299,48 +300,40 @@ class Supervisor:
 
     def _obey(self, datagram: bytes) -> None:
         message = read_message(datagram)
-        op, sequence = message.get("op"), message.get("sequence")
-        length = seconds(message.get("seconds"))
-        # The datagram may have lain here while we were stopped: a lease runs from when it was written.
-        written_s, now = seconds(message.get("sent_boot_s")), boot_s()
-        sent_s = now if written_s is None else min(written_s, now)
-        if op == RENEW and length is not None:
-            self._receive(rules.AgentCommand(RENEW, self.order.attempt, lease_s=sent_s + length, sent_s=sent_s))
-        elif op == RESUME and length is not None and is_count(sequence):
-            self._receive(rules.AgentCommand(RESUME, self.order.attempt, sequence, lease_s=sent_s + length, sent_s=sent_s))
-        elif op == PARK and is_count(sequence):
-            self._park(sequence)
-        elif op == REPORT:
+        command = read_command(message, self.order.attempt, boot_s())
+        if message.get("op") == REPORT:
             self._report(message)
-        elif op == RESIZE and is_count(sequence) and is_count(message.get("batch_size")):
-            anew = anew_order(self.order, message)
-            self._resize(sequence, message["batch_size"]) if anew is None else self._resize_anew(sequence, anew)
-        elif op in (SUSPEND, KILL) and is_count(sequence):
-            self._carry_out(self._decide(op, sequence))
+        elif command is not None and command.parks:
+            self._park(command)
+        elif command is not None and command.op == RESIZE:
+            self._resize(command) if command.env is None else self._resize_anew(command, command.env)
+        elif command is not None:
+            self._carry_out(self._decide(command))
 
-    def _resize(self, sequence: int, batch_size: int) -> None:
-        """The job finds its new size in its folder, and takes it at the next step that it tells of. What could not be written was
-        not done: it is not answered, and comes again."""
-        decision = self._decide(RESIZE, sequence)
+    def _resize(self, command: rules.AgentCommand) -> None:
+        """Write the new size to the job's folder. The job takes it at the next step that it reports. If the write fails, the
+        command is not answered, and is sent again."""
+        decision = self._decide(command)
         if decision.action == RESIZE:
             try:
-                write_atomic(HERE / JOB_FOLDER, SIZE, json.dumps({"batch_size": batch_size}).encode(), durable=False)
+                size = json.dumps({"batch_size": command.batch_size}).encode()
+                write_atomic(HERE / JOB_FOLDER, SIZE, size, durable=False)
             except OSError:
                 return
-            self.status = self.status._replace(start_sequence=sequence, pace=Pace())
+            self.status = self.status._replace(start_sequence=command.sequence, pace=Pace())
         self._carry_out(decision)
 
-    def _resize_anew(self, sequence: int, anew: LaunchOrder) -> None:
-        """Other GPUs are for other processes: it saves and leaves, and the same command is started again with these."""
-        decision = self._decide(RESIZE, sequence)
+    def _resize_anew(self, command: rules.AgentCommand, env: Mapping[str, str | None]) -> None:
+        """Ask the job to save and exit, in order to start the same command again on other GPUs."""
+        decision = self._decide(command)
         if decision.action == RESIZE and self.exit_code is None:
-            self.anew, self.anew_sequence = anew, sequence
+            self.anew, self.anew_sequence = resized_order(self.order, env, command.gpus_text), command.sequence
             self.kill_at_s = boot_s() + self.grace_seconds[SUSPEND]
             self._leave()
         self._carry_out(decision)
 
     def _start_anew(self, output: Output, job_lock: int) -> bool:
-        """Start it again, if it has left for that. If it did not save, or has to stop meanwhile, its end is told instead."""
+        """Start the job again if it has exited for a resize. Return False if it did not save, or has to stop, so that it ends."""
         anew, code = self.anew, self._code()
         if anew is None or self.status.asked is not None or self._kill_remaining():
             return False
@@ -357,21 +350,18 @@ class Supervisor:
         self.order, self.anew, self.kill_at_s, self.signalled, self.killed = anew, None, None, False, False
         self.adopted_codes.clear()
         self.parking = Parking(HERE / JOB_FOLDER, self._living, anew.grace_seconds, by_driver=self.by_driver)
-        self.status = self.status._replace(steps_saved=self.status.steps_done, pace=Pace())
+        self.status = self.status._replace(steps_saved=self.status.steps_done, pace=Pace(), gpus_text=anew.gpus_text)
         output.log.mark(f"started again on {anew.gpus_text} from step {self.status.steps_done:,.0f}")
         output.open_again()
         self._start(output, job_lock)
         self._tell()
         return True
 
-    def _receive(self, instruction: rules.AgentCommand) -> None:
-        self._carry_out(rules.receive(self.known, instruction, now_s=boot_s(), boot=self.boot))
-
-    def _decide(self, action: str, sequence: int) -> rules.Decision:
-        return rules.receive(self.known, rules.AgentCommand(action, self.order.attempt, sequence), now_s=boot_s(), boot=self.boot)
+    def _decide(self, command: rules.AgentCommand) -> rules.Decision:
+        return rules.receive(self.known, command, now_s=boot_s(), boot=self.boot)
 
     def _carry_out(self, decision: rules.Decision) -> None:
-        """End it after its grace if that is what the rules say. The time it was given before is only ever shortened."""
+        """Carry out a decision of the rules. A grace period that has begun is only ever shortened."""
         before, self.known = self.status.asked, decision.known
         held = self.known.held
         if held is not None:
@@ -392,7 +382,7 @@ class Supervisor:
             self._tell()
 
     def _leave(self) -> None:
-        """Tell it to save and leave. What sleeps is woken first: its handler for the signal needs the memory of its GPU."""
+        """Ask the job to save and exit. A parked job is resumed first, because its signal handler needs the memory of its GPU."""
         if self.parking.phase != AWAKE:
             self.parking.wake()
         if self.parking.phase != AWAKE:
@@ -404,7 +394,7 @@ class Supervisor:
         assert self.output is not None
         self.output.drain(self._now_s())
         self.output.log.announce(asked_text(self.stop_signal))
-        # What is stopped can't hear until it goes on.
+        # A stopped process gets the signal when it continues.
         for number in (self.stop_signal, signal.SIGCONT):
             with contextlib.suppress(OSError):
                 os.killpg(self.main, number)
@@ -412,24 +402,24 @@ class Supervisor:
     # Parking.
 
     def _living(self) -> set[int]:
-        """The numbers of its processes."""
+        """Return the numbers of the job's processes."""
         return {process.pid for process in members(self.signs)}
 
-    def _park(self, sequence: int) -> None:
-        """Put it to sleep, if it runs."""
-        decision = self._decide(SUSPEND, sequence)
+    def _park(self, command: rules.AgentCommand) -> None:
+        """Begin to park the job, if it runs."""
+        decision = self._decide(command)
         runs = self.status.state == RUNNING and self.status.asked is None and self.exit_code is None
         if decision.action != SUSPEND or not runs:
             return self._carry_out(decision)
         self.known = decision.known
-        self.status = self.status._replace(sequence=sequence, asked=SUSPEND)
+        self.status = self.status._replace(sequence=command.sequence, asked=SUSPEND)
         self.then = PARK
         self.parking.begin()
         self._advance_parking()
         self._tell()
 
     def _advance_parking(self) -> None:
-        """Parking, or waking, may have come to a rest."""
+        """Continue after parking or resuming, if it is done."""
         self.parking.look()
         phase, then = self.parking.phase, self.then
         if then == PARK and phase == ASLEEP:
@@ -449,11 +439,11 @@ class Supervisor:
             self._leave()
 
     def _stays(self) -> bool:
-        """To tell it to leave would throw away all it has done, as far as is known."""
+        """Return whether a request to exit would probably lose all that the job has done."""
         return self.order.stays and not self.status.saves and self.status.steps_saved <= self.order.from_step
 
     def _keep_running(self) -> None:
-        """It could not be parked, and is not told to leave either."""
+        """Keep the job running, because it could not be parked."""
         assert self.output is not None and self.known.held is not None
         self.then, held = None, rules.kept_running(self.known.held)
         self.known = self.known._replace(held=held)
@@ -462,7 +452,7 @@ class Supervisor:
         self._tell()
 
     def _parked(self) -> None:
-        """All it has told before it fell asleep counts."""
+        """Report the job as parked, with all that it reported before."""
         assert self.output is not None and self.known.held is not None
         self.output.drain(self._now_s())
         self._look()
@@ -487,10 +477,10 @@ class Supervisor:
         )
         self._tell()
 
-    # What it tells.
+    # Its status.
 
     def _look(self, *, final: bool = False) -> None:
-        """Look for steps in what has come. They were made when it came, however much later it is looked at."""
+        """Look for steps in new output. They count from when the output arrived, however much later this looks."""
         if self.output is None or (progress := self.output.progress) is None:
             return
         if self.output.look(final=final):
@@ -501,16 +491,16 @@ class Supervisor:
             self.untold = True
 
     def _begin_if_silent(self) -> None:
-        """One whose steps are not read, and who is not said to tell them, began with its process."""
+        """A job that reports no steps counts as started when its process starts."""
         told = self.order.progress == SESSION or (self.output is not None and self.output.is_looked_at)
         if self.status.began_s is None and not told:
             self.status = self.status._replace(began_s=self.status.started_s)
 
     def _take(self, done: float | None, total: float | None, saved: float | None, at_s: float) -> None:
-        """What it told at this moment."""
+        """Take in the steps that the job made at this instant."""
         old, self.status = self.status, with_steps(self.status, done, total, saved, at_s)
         if old.began_s is None and done is not None and done != self.order.from_step:
-            # Not `>`: it may go on from an earlier checkpoint than we know of. The daemon waits for this, so it is told at once.
+            # Not `>`: it may resume from an earlier checkpoint than we know of. The daemon waits for this, so report it at once.
             self.status, self.told_s = self.status._replace(began_s=at_s), 0.0
         if self.anew_sequence is not None and self.anew is None and done is not None and done > self.status.steps_saved:
             sequence, self.anew_sequence = self.anew_sequence, None
@@ -523,7 +513,7 @@ class Supervisor:
         return written
 
     def _write_status(self) -> bool:
-        """Write the status without ringing. A full disk, say, does not end the job: this is tried again."""
+        """Write the status without ringing. If that fails, for example on a full disk, it is tried again."""
         self.told_s = boot_s()
         self.status = self.status._replace(written_boot_s=self.told_s)
         try:
@@ -537,7 +527,7 @@ class Supervisor:
     # Its end.
 
     def _clear(self) -> None:
-        """After the main process: nothing of the job may live when it is said to have ended."""
+        """End all that is left of the job after its main process, and report the end."""
         left = self._kill_remaining()
         self._last_words()
         status, code = self.status, self._code()
@@ -564,7 +554,7 @@ class Supervisor:
 
     def _end(self, outcome: str, exit_code: int | None, problem: str) -> None:
         if self.job_lock is not None:
-            # The next attempt may be started as soon as this end is told. Who lives on keeps it out by its own copy.
+            # The next attempt may start as soon as this end is reported. A process that is left keeps it out with its own copy.
             os.close(self.job_lock)
         end = self.status._replace(state=ENDED, outcome=outcome, exit_code=exit_code, problem=problem, ended_s=self._now_s())
         if self.output is not None:
@@ -589,7 +579,7 @@ def main(folder: str) -> int:
     # What has a tombstone was declared lost, and what has a status was started: a launch of it is not new.
     seen = (HERE / TOMBSTONE).exists() or (HERE / STATUS).exists()
     known, boot = rules.KnownJob((order.attempt, order.sequence)) if seen else rules.KnownJob(), boot_id()
-    decision = rules.receive(known, launch_instruction(order), now_s=boot_s(), boot=boot)
+    decision = rules.receive(known, launch_command(order), now_s=boot_s(), boot=boot)
     if decision.refusal in {rules.NOT_NEW, rules.OTHER_BOOT}:
         return 1
     Supervisor(order, known, boot).run()

@@ -62,8 +62,10 @@ def data(shaped: str, rows: Iterable[JobRow], *, single: bool = False) -> bool:
     return shaped in ("json", "csv")
 
 
-def clean(text: str) -> str:
-    """Replace control characters, which could steer the terminal, in text that other users wrote."""
+def clean(text: str | None) -> str:
+    """Replace control characters, which could steer the terminal, in text that other users wrote; empty if there is none."""
+    if text is None:
+        return ""
     return text if text.isprintable() else "".join(sign if sign.isprintable() else "?" for sign in text)
 
 

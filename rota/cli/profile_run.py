@@ -17,7 +17,7 @@ from rota.errors import OptionError, RotaError
 
 if TYPE_CHECKING:
     from rota.live.profiling import ProfileOption, ProfileResult, Profiling
-    from rota.wire.submitted import SubmittedJob
+    from rota.wire.submission import Submission
 
 GRACE_SECONDS = 10.0
 """Time that a measured job has to stop, in seconds. Its checkpoint is deleted."""
@@ -104,12 +104,12 @@ def run(
         raise typer.Exit(1)
 
 
-def _job(spec: str) -> "SubmittedJob":
+def _job(spec: str) -> "Submission":
     """Read a spec as if the job were submitted from this folder."""
     from rota.errors import SpecError
-    from rota.live.requests import submitted_job
     from rota.wire.client import passed_environment, user_name
     from rota.wire.spec import read_spec
+    from rota.wire.submission import Submission
 
     if Path(spec).suffix.lower() not in (".yaml", ".yml"):
         raise OptionError("is not a job spec (.yaml).", field="SPEC", value=spec, hint="rota profile run job.yaml")
@@ -117,7 +117,7 @@ def _job(spec: str) -> "SubmittedJob":
     if read.progress is None:
         hint = "progress: 'step (\\d+)', or progress: session for a script with rota.train"
         raise SpecError("the job must report its steps.", where=spec, field="progress", hint=hint)
-    return submitted_job(read, user_name(), str(Path.cwd()), passed_environment(read.env))
+    return Submission(read, user_name(), str(Path.cwd()), passed_environment(read.env))
 
 
 def _refuse_a_scheduler(home: str | None) -> None:
@@ -228,7 +228,7 @@ def _line(result: "ProfileResult") -> str:
     return f"{result.option!s:<22}  {result.steps_per_second:.4g} steps/s   {', '.join(facts)}"
 
 
-def _print_results(results: "list[ProfileResult]", key: str, job: "SubmittedJob", path: Path, spec: str, shaped: str) -> None:
+def _print_results(results: "list[ProfileResult]", key: str, job: "Submission", path: Path, spec: str, shaped: str) -> None:
     from rota.cli.output import say
 
     rows = [{**dataclasses.asdict(each.option), **_figures(each)} for each in results]
@@ -238,7 +238,7 @@ def _print_results(results: "list[ProfileResult]", key: str, job: "SubmittedJob"
         say(shaped, rows=rows)
     elif any(each.steps_per_second is not None for each in results):
         typer.echo(f"The rates are in {path}. Use them: rota up --profile {path}")
-        if job.profile != key:
+        if job.spec.profile != key:
             typer.echo(f"Put `profile: {key}` into {spec}.")
 
 

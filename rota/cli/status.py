@@ -43,6 +43,6 @@ def _facts(found: "StatusRow", url: str) -> list[tuple[str, str]]:
         ("policy", f"{found.policy}, placer {found.placer}, {counted(found.decisions, 'decision')}"),
         ("jobs", jobs or "none unfinished"),
         ("attention", f"the policy failed: {found.policy_problem}" if found.policy_problem else ""),
-        ("attention", found.disk_problem),
+        ("attention", found.disk_problem or ""),
     ]
     return facts + [("attention", line) for line in found.slow_gpus]

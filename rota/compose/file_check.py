@@ -10,9 +10,10 @@ from rota.compose.tenants_yaml import read_tenants
 from rota.errors import InputError, OptionError, SpecError
 from rota.files.csv_table import read_table
 from rota.files.tree import TreeEntry, read_tree
-from rota.live.requests import submitted_job, to_job_spec
+from rota.live.requests import to_job_spec
 from rota.model.counted import counted
 from rota.wire.spec import Spec, spec_from
+from rota.wire.submission import Submission
 
 
 @dataclass(frozen=True, slots=True)
@@ -70,7 +71,7 @@ def _is_tenant(entry: TreeEntry) -> bool:
 def _refuse_what_submit_refuses(spec: Spec, root: TreeEntry) -> None:
     """Raise SpecError, with the line, for what `rota submit` refuses, such as a deadline in the past."""
     try:
-        to_job_spec(submitted_job(spec, "", "/", dict.fromkeys(spec.env, "")), time.time())
+        to_job_spec(Submission(spec, "", "/", dict.fromkeys(spec.env, "")), time.time())
     except SpecError as problem:
         entry, _ = root.find(tuple(problem.field.split(".")))
         found = SpecError(f"{root.where}:{entry.line}  {problem.message}", hint=problem.hint)

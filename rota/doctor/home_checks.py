@@ -8,9 +8,7 @@ import stat
 import zlib
 from collections.abc import Iterator
 from pathlib import Path
-from typing import Any
 
-from rota.agent.constants import URL_MARK
 from rota.agent.log import too_little_room
 from rota.compose.live_scheduler import JOURNAL_CODEC, read_setup
 from rota.core.snapshot import VERSION as SNAPSHOT_VERSION
@@ -27,6 +25,7 @@ from rota.live.reserve import FULL_BYTES, FULL_PART
 from rota.live.sqlite_store import connect_to_read
 from rota.model.counted import counted
 from rota.wire.home import TOKEN_FILE, user_of
+from rota.wire.submission import URL_MARK, Submission, decode_submission
 
 SCARCE_BYTES = 2 << 30
 """Free space below which the doctor warns, in bytes."""
@@ -200,16 +199,17 @@ def check_jobs(home: Path) -> Iterator[Diagnosis]:
     try:
         place = find_journal(home)
         if isinstance(place, PostgresLocation):
-            jobs = unfinished_jobs(place)
+            stored = unfinished_jobs(place)
         elif place.path.exists():
             with contextlib.closing(connect_to_read(place.path)) as db:
                 rows = db.execute("SELECT id, spec FROM jobs WHERE ended = 0 ORDER BY id").fetchall()
-                jobs = [(number, json.loads(spec)) for number, spec in rows]
+                stored = [(number, json.loads(spec)) for number, spec in rows]
         else:
             return
+        jobs = [(number, decode_submission(plain)) for number, plain in stored]
     except (RotaError, sqlite3.DatabaseError, ValueError):
         return  # reported by other checks
-    faults = [fault for number, spec in jobs if (fault := _job(number, spec))]
+    faults = [fault for number, sent in jobs if (fault := _job(number, sent))]
     yield from faults[:MAX_FAULTS_SHOWN]
     if len(faults) > MAX_FAULTS_SHOWN:
         yield warn(
@@ -219,17 +219,17 @@ def check_jobs(home: Path) -> Iterator[Diagnosis]:
         yield ok("jobs", f"{len(jobs):,} unfinished, and their folders exist" if jobs else "none unfinished")
 
 
-def _job(number: int, spec: dict[str, Any]) -> Diagnosis | None:
-    name = f"job {number} ({spec.get('name') or 'without a name'})"
-    folder, checkpoints = str(spec.get("workdir", "")), str(spec.get("checkpoint_dir", ""))
-    if folder and not Path(folder).is_dir():
+def _job(number: int, sent: Submission) -> Diagnosis | None:
+    name = f"job {number} ({sent.spec.name or 'without a name'})"
+    folder, checkpoints = sent.folder, sent.checkpoint_dir
+    if not Path(folder).is_dir():
         return fail("jobs", f"{name}: its working folder {folder} does not exist", f"mkdir -p {folder}, or rota cancel {number}")
     if URL_MARK in checkpoints:
         return None  # access to an object store is the job's concern
-    if checkpoints and not Path(checkpoints).is_dir():
+    if not Path(checkpoints).is_dir():
         found = f"{name}: its checkpoint folder {checkpoints} does not exist; if its script does not make it, it cannot save"
         return warn("jobs", found, f"mkdir -p {checkpoints}")
-    if checkpoints and not os.access(checkpoints, os.W_OK):
+    if not os.access(checkpoints, os.W_OK):
         found = f"{name}: its checkpoint folder {checkpoints} cannot be written to"
         return fail("jobs", found, f"chmod u+w {checkpoints}, or rota cancel {number}")
     return None

@@ -10,8 +10,8 @@ from dataclasses import replace
 import numpy as np
 
 from rota.agent import rules
+from rota.agent.attempt_files import AttemptStatus
 from rota.agent.constants import ENDED, LEASE, PARKED, RUNNING, SESSION, SUSPEND, SUSPENDED
-from rota.agent.orders import AttemptStatus, held
 from rota.agent.outcome import EXIT_YIELDED, length_text, worked_seconds
 from rota.live.driver_protocol import DriverContext
 from rota.live.starts import Starts
@@ -149,7 +149,7 @@ class AttemptEvents:
 
     def _end(self, status: AttemptStatus) -> External:
         at_s = status.ended_s if status.ended_s is not None else self._context.clock()
-        saved, reply = self._saved(status), rules.describe(held(status), status.attempt)
+        saved, reply = self._saved(status), rules.describe(status.tracked, status.attempt)
         if reply.kind == SUSPENDED:
             kind = SuspendKind.CHECKPOINT
             left = Suspended(status.job, status.attempt, reply.sequence, at_s, kind, saved, self.node)
@@ -171,7 +171,7 @@ class AttemptEvents:
     def _left_unsaved(self, status: AttemptStatus) -> bool:
         """It had work to save, was told to stop, and left without saving. A session saves, however it ends this time. A job that
         was told to stop while it came up may have had no chance to."""
-        if not self._is_first(status) or self._context.submitted(status.job).progress == SESSION:
+        if not self._is_first(status) or self._context.submitted(status.job).spec.progress == SESSION:
             return False
         if status.exit_code in (0, EXIT_YIELDED) or status.steps_saved > status.from_step:
             return False
@@ -189,7 +189,7 @@ class AttemptEvents:
         return f"it left with exit code {EXIT_YIELDED} after {length_text(seconds)}, without being asked to stop"
 
     def _tells(self, status: AttemptStatus) -> bool:
-        return status.tells_steps or bool(self._context.submitted(status.job).progress)
+        return status.reports_steps or bool(self._context.submitted(status.job).spec.progress)
 
     def _progress(self, running: Iterable[AttemptStatus]) -> list[External]:
         """Where the jobs are that tell their steps: one batch, of those that have started and moved."""

@@ -40,7 +40,7 @@ from rota.live.possible import check_memory, check_options
 from rota.live.queued_requests import Cancel, Item, KnownJobAgain, NewJob, SetPolicy, Together, one_by_one
 from rota.live.ready_row import journal_problem, ready_row
 from rota.live.recovery import Make, lost_with_their_files, recover
-from rota.live.requests import asked_for, submitted_job, to_job_spec
+from rota.live.requests import shown_spec, to_job_spec
 from rota.live.reserve import DiskReserve
 from rota.live.status_row import status_row
 from rota.live.takeover_leases import renewals_after_takeover
@@ -57,7 +57,6 @@ from rota.wire.job_filter import UNFINISHED, JobFilter
 from rota.wire.rows import CancelRow, JobRow, LogChunk, NodeRow, PageRow, ReadyRow, StatusRow, TakenRow, WhyRow
 from rota.wire.spec import Spec
 from rota.wire.submission import Submission, naming
-from rota.wire.submitted import SubmittedJob
 
 LOOK_EVERY_SECONDS = 1.0
 """Longest time between two turns while processes run, in seconds, since a message may be lost."""
@@ -309,8 +308,7 @@ class Daemon:
                     continue
                 last = max(last, 0) + 1
                 events.append(Submitted(last, item.wanted, now))
-                job = replace(item.job, name=item.job.name or f"job-{last}")
-                self.history.add(JobRecord(last, job, now, last_change="submitted", parking=item.parking))
+                self.history.add(JobRecord(last, item.sent, now, last_change="submitted", parking=item.parking))
                 answered.append((item.done, last))
             elif isinstance(item, KnownJobAgain):
                 answered.append((item.done, item.job))  # a turn before this one has written it
@@ -348,7 +346,7 @@ class Daemon:
     def _submitted_before(self, item: NewJob, answered: "list[tuple[Future[int], int]]") -> bool:
         """Answer a submission whose key already has a job. Two submissions with one key may come in the same turn."""
         try:
-            before = self.history.keys.find(item.job)
+            before = self.history.keys.find(item.sent)
         except ConflictError as problem:
             item.done.set_exception(problem)
             return True
@@ -405,7 +403,7 @@ class Daemon:
 
     # Requests ----------------------------------------------------------------------------------------------------
 
-    def submit(self, spec: Spec, user: str, workdir: str, env: Mapping[str, str], key: str = "") -> JobRow:
+    def submit(self, spec: Spec, user: str, workdir: str, env: Mapping[str, str], key: str | None = None) -> JobRow:
         """Submit a job, which is durable when this returns. Raise if it can never run here. A submission that is repeated with
         the same key is one job."""
         item = self._request(Submission(spec, user, workdir, env, key))
@@ -421,16 +419,15 @@ class Daemon:
                 items.append(self._request(each, possible))
         self._items.put(Together(items))
         taken = [self._answer(item.done) for item in items]
-        return [TakenRow(id=job, name=self.history.records[job].submitted.name) for job in taken]
+        return [TakenRow(id=job, name=self.history.records[job].name) for job in taken]
 
     def _request(self, sent: Submission, possible: set[Kind] | None = None) -> NewJob | KnownJobAgain:
         """Return the request for a submission. `possible`: kinds of jobs that can run here, which are not checked again."""
-        job = replace(submitted_job(sent.spec, sent.user, sent.workdir, sent.env), idempotency_key=sent.idempotency_key)
-        before = self.history.keys.find(job)
+        before = self.history.keys.find(sent)
         if before is not None:  # even if no new job can be accepted now
             return KnownJobAgain(before, Future())
         self._check_room()
-        return self._prepared(job, possible)
+        return self._prepared(sent, possible)
 
     def _check_room(self) -> None:
         if self._reserve.full or self._reserve.short():
@@ -438,20 +435,20 @@ class Daemon:
         if self._away:
             raise RotaError(f"Not taken: {self._away}", hint="the same command again, when it answers")
 
-    def _prepared(self, job: SubmittedJob, possible: set[Kind] | None) -> NewJob:
-        way, why = self.driver.how_parked(job)
-        if job.preemptible is False:
+    def _prepared(self, sent: Submission, possible: set[Kind] | None) -> NewJob:
+        way, why = self.driver.how_parked(sent)
+        if sent.spec.preemptible is False:
             way, why = STAY, "its spec says preemptible: false"
-        elif job.saves is False and not job.preemptible:
+        elif sent.spec.checkpoint.saves is False and not sent.spec.preemptible:
             way, why = park_or_stay(way, why)
-        wanted = to_job_spec(job, self.clock(), can_park=can_sleep(way))
+        wanted = to_job_spec(sent, self.clock(), can_park=can_sleep(way))
         kind = Kind.of(wanted)
         if possible is None or kind not in possible:
             check_options(wanted, self.driver.discover_cluster(), self.scheduler.state.knowledge.rates)
         if possible is not None:
             possible.add(kind)
         check_memory(wanted, self.driver.discover_cluster(), self.driver.readings, pretend=self.setup.pretend)
-        return NewJob(job, wanted, f"{way}: {why}", Future())
+        return NewJob(sent, wanted, f"{way}: {why}", Future())
 
     def _answer(self, done: "Future[int]") -> int:
         try:
@@ -514,7 +511,7 @@ class Daemon:
             record = find_record(self.history.records, key, alone=alone)
             row = self.history.rows([record], self.scheduler.state, self.driver.running(), self.clock())[0]
             trials = trials_of(self.scheduler.state, record.id, self.history.records)
-            return replace(row, spec=asked_for(record.submitted), trials=trials)
+            return replace(row, spec=shown_spec(record.submitted, record.name), trials=trials)
 
     def why(self, job: int) -> WhyRow:
         late = self.driver.late_starts().get(job, "")
@@ -536,7 +533,7 @@ class Daemon:
                 self.setup,
                 self.clock(),
                 worker_pid=self._policy_client.pid,
-                disk_problem=self.disk_problem,
+                disk_problem=self.disk_problem or None,
             )
 
     def ready(self) -> ReadyRow:

@@ -1,15 +1,16 @@
-"""The driver of live jobs: commands go to the agents of nodes, one message at a time, and their answers become events.
+"""The driver of live jobs: it sends commands to the agents of nodes, one message at a time, and turns their replies into events.
 
-It keeps nothing that the journal and the agents could not say again. A message may get lost, or be delivered and its answer lost:
-commands carry sequences, so a repeat is harmless, and after a loss a node is asked for all it has. A node that does not answer
-becomes silent in the core, which waits for the leases of its jobs. When these are surely over, the node has left. If its machine
-comes back, it joins again. A machine that comes back with other GPUs is another node. A single machine is one agent that has all
-nodes of the core (`nodes_can_leave` of the channel is false), and none of this happens to it.
+The journal and the agents can restore all of its state. A message or its reply may get lost. Commands carry sequences, so a
+repeat is harmless, and after a loss the driver requests the whole inventory of the node.
 
-A lease is sent as an instant of the node's own clock: what its last answer said, and what passed here since that came. That is
-early rather than late, so however long a message takes, no job runs longer than the core knows.
+A node that does not reply becomes silent in the core, which waits for the leases of its jobs. When these are over, the node has
+left. If its machine comes back, it joins again. A machine that comes back with other GPUs is another node. A single machine is
+one agent that has all nodes of the core (`nodes_can_leave` of the channel is false), and cannot leave.
 
-All nodes see the scheduler's home, where logs are, under the same path; what an agent needs for itself is on its node.
+A lease is sent as an instant of the node's own clock, from the time in its last reply and the time since that arrived. This is
+early rather than late, so a slow message never lets a job run longer than the core knows.
+
+All nodes see the scheduler's home, where logs are, under the same path. Files of an agent are on its node.
 """
 
 import itertools
@@ -19,24 +20,24 @@ from collections.abc import Callable, Iterable, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
+from rota.agent.attempt_files import AttemptStatus, status_of
 from rota.agent.constants import ENDED
 from rota.agent.disk import LOGS
 from rota.agent.gpu_readings import Readings
 from rota.agent.gpu_report import read_report
 from rota.agent.gpu_use import GpuUse, together
 from rota.agent.log import LIMIT_BYTES, LogPiece, log_end, read_log
-from rota.agent.messages import AGENT_CODEC
-from rota.agent.node_agent import NodeFacts, read_facts, read_part
-from rota.agent.orders import AttemptStatus
+from rota.agent.messages import Forget, encode_message
+from rota.agent.node_agent import NodeFacts, read_facts
 from rota.agent.processes import boot_s
 from rota.folders import make_folder
 from rota.live.attempt_events import AttemptEvents, progress_in_one
-from rota.live.driver_node import AttemptKey, DriverNode
+from rota.live.driver_node import AttemptKey, DriverNode, in_node_time
 from rota.live.driver_protocol import DriverCommand, DriverContext
 from rota.live.journal_store import lead_lost
 from rota.live.late_starts import LateStarts
 from rota.live.node_channel import HostReply, NodeChannel, ReachableHost
-from rota.live.node_messages import LaunchOrders, forget, log_path, most_gpus
+from rota.live.node_messages import LaunchOrders, log_path
 from rota.live.reported_steps import within_requested
 from rota.live.step_rates import MeasuredRows, measured_of
 from rota.model.cluster import Cluster, Node
@@ -54,7 +55,7 @@ from rota.model.events import (
 )
 from rota.model.units import FOREVER
 from rota.park.park_method import how_to_park_on_a_node
-from rota.wire.submitted import SubmittedJob
+from rota.wire.submission import Submission
 
 PROGRESS_EVERY_SECONDS = 5.0
 HEARTBEAT_SECONDS = 10.0
@@ -66,7 +67,7 @@ AGAIN_SECONDS = 1.0
 LOST_SECONDS = 30.0
 """A message without a reply after this time counts as lost, in seconds."""
 STALE_SECONDS = 30.0
-"""Age at which readings of GPUs are dropped, in seconds. Nodes are asked for readings with every heartbeat."""
+"""Age at which readings of GPUs are dropped, in seconds. Every heartbeat requests new ones."""
 LOOK_SECONDS, OTHERS_SECONDS = 1.0, 5.0
 """How often to look, though no job runs, at the nodes of a cluster, and for other programs on the real GPUs of this machine."""
 
@@ -90,13 +91,13 @@ class Driver:
         self._gone_after = gone_after_seconds
         self.nodes_can_leave = channel.nodes_can_leave
         self._heartbeat_seconds = HEARTBEAT_SECONDS if channel.nodes_can_leave else 0.0
-        """How often a node without news is asked for its state. An agent in this process is asked at every look."""
+        """Interval at which nodes without news are queried, in seconds. An agent in this process is queried at every look."""
         self._orders = LaunchOrders(home, lease_grace_seconds=lease_grace_seconds, log_bytes=log_bytes, mps=mps)
         self._context: DriverContext
         self._first_joined = 0
         """Nodes from this number on have joined since this driver was opened."""
         self._nodes: dict[int | None, DriverNode] = {}
-        """By the core's number; under None, the machine that has all nodes."""
+        """Machines by the core's node number; the machine that has all nodes is under None."""
         self._by_host: dict[str, DriverNode] = {}
         """Nodes that can be reached, by host."""
         self._seen: Mapping[str, ReachableHost] = {}
@@ -275,7 +276,7 @@ class Driver:
             if node.facts.boot != boot:
                 return f"{name} has been booted since the launch was decided"
             if node.behind_s is None:
-                return f"{name} has not told its time"
+                return f"the clock of {name} is not known yet"
             mine = command.gpus[cluster.gpu_node[command.gpus] == number].tolist()
             numbers = self._orders.cuda_numbers(node, mine)
             if None in numbers:
@@ -306,7 +307,7 @@ class Driver:
             node.sent, node.sent_s, node.due_s = ready, now_s, node.read_s + self._heartbeat_seconds
             node.outbox = node.outbox if node.behind_s is None else []
             node.message += 1
-            do = [AGENT_CODEC.encode(message.make(node)) for message in node.sent]
+            do = [encode_message(in_node_time(message, node.behind_s or 0.0)) for message in node.sent]
             asked = {"message": node.message, "epoch": self._context.epoch, "do": do, "whole": node.whole, "gpus": reads}
             asked |= {"agent": node.agent, **({"boot": node.facts.boot} if node.tell_boot else {})}
             self._channel.send(node.host, json.dumps(asked))
@@ -372,8 +373,8 @@ class Driver:
             taken = self._taken(node, now_s)
             if len(self._nodes) == 1:  # no part of a gang is elsewhere
                 self._uses = node.uses()
-        parts = [read_part(each) for each in reply["parts"]]
-        changed = [(within_requested(status, self._context.submitted), rank) for status, rank in parts]
+        parts = [status for each in reply["parts"] if (status := status_of(each)) is not None]
+        changed = [within_requested(status, self._context.submitted) for status in parts]
         if not node.clear(changed):
             node.whole, node.due_s = True, now_s + AGAIN_SECONDS
             return []
@@ -383,7 +384,7 @@ class Driver:
             node.reported_s = now_s
             report = NodeReported(node.number, node.facts.boot, now_s, node.inventory())
             (events if whole else self._reports).append(report)
-        fresh = [status for status, _ in changed if (status.job, status.attempt) not in node.ended]
+        fresh = [status for status in changed if (status.job, status.attempt) not in node.ended]
         events += node.parts.take(fresh)
         node.ended |= {(status.job, status.attempt) for status in fresh if status.state == ENDED}
         events += [
@@ -453,9 +454,9 @@ class Driver:
             if not node.ended:
                 continue
             for job, attempt in node.ended:
-                node.add(forget(job, attempt))
-                status, rank = node.known.pop((job, attempt), (None, 0))
-                if status is not None and rank == 0:
+                node.add(Forget(job, attempt))
+                status = node.known.pop((job, attempt), None)
+                if status is not None and status.rank == 0:
                     self._first_ended[job, attempt] = status
                 node.parts.forget(job, attempt)
             node.ended.clear()
@@ -473,7 +474,7 @@ class Driver:
     # Reading -----------------------------------------------------------------------------------------------------
 
     def inventory(self) -> list[AttemptStatus]:
-        found = [status for node in self._nodes.values() for status, rank in node.known.values() if rank == 0]
+        found = [status for node in self._nodes.values() for status in node.known.values() if status.rank == 0]
         found += self._first_ended.values()
         return sorted(found, key=lambda status: (status.job, status.attempt))
 
@@ -486,9 +487,9 @@ class Driver:
     def readings(self) -> Readings:
         return self._channel.read_gpus() or self._readings
 
-    def how_parked(self, job: SubmittedJob) -> tuple[str, str]:
+    def how_parked(self, job: Submission) -> tuple[str, str]:
         if self.nodes_can_leave:
-            return how_to_park_on_a_node(wanted=job.park, gpus=most_gpus(job))
+            return how_to_park_on_a_node(wanted=job.spec.park, gpus=job.spec.most_gpus)
         pretend = all(each.facts.pretend for each in self._seen.values())
         return self._orders.park_method_here(job, real_gpus=not pretend)
 

@@ -1,104 +1,104 @@
-"""What the daemon needs of a driver, and what it gives to one. The daemon knows this protocol and no driver.
+"""The protocol of a driver. The daemon knows it and no driver.
 
-A driver carries commands out, says what happened and what machines there are, and gives out logs. That of live jobs is
-`rota/live/driver.py`. `docs/contributing/drivers.md` lists what a driver must promise.
+A driver carries out commands, reports events and machines, and reads logs. The driver of live jobs is `rota/live/driver.py`.
+`docs/contributing/drivers.md` lists what a driver must promise.
 """
 
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Protocol
 
+from rota.agent.attempt_files import AttemptStatus
 from rota.agent.gpu_readings import Readings
 from rota.agent.log import LogPiece
-from rota.agent.orders import AttemptStatus
 from rota.model.cluster import Cluster
 from rota.model.commands import JobCommand, Renew
 from rota.model.events import External
-from rota.wire.submitted import SubmittedJob
+from rota.wire.submission import Submission
 
 DriverCommand = JobCommand | Renew
 
 
 @dataclass(frozen=True)
 class DriverContext:
-    """What a daemon gives its driver."""
+    """Functions and values of a daemon for its driver."""
 
     wake: Callable[[], None]
-    """Call it, from any thread, when `events` has something to tell."""
-    submitted: Callable[[int], SubmittedJob]
-    """What was submitted under this job number."""
+    """Wake the daemon because `events` has news. Any thread."""
+    submitted: Callable[[int], Submission]
+    """Return the submission of a job by its number."""
     clock: Callable[[], float]
-    """The time that events carry."""
+    """Return the time for events."""
     cluster: Callable[[], Cluster]
-    """The scheduler's cluster, to whose numbers commands refer. Nodes that left still have theirs."""
+    """Return the scheduler's cluster, whose numbers commands use. A node that has left keeps its number."""
     device: Callable[[int], str]
-    """The name of a GPU that a command has the number of, as `devices` told it."""
+    """Return the name of a GPU (`devices`) by its number in commands."""
     epoch: int = 0
-    """Under which the daemon leads; a later one has a larger number. 0: there is only one."""
+    """Epoch in which the daemon is leader, which rises with every leader; 0 if there is only one."""
     tell: Callable[[str], None] = lambda line: None
-    """Takes a line for the operator."""
+    """Print a line for the operator."""
 
 
 class DriverProtocol(Protocol):
-    """Runs jobs. The daemon calls every method from one thread, except where `any thread` is said."""
+    """Runs jobs. The daemon calls every method from one thread, except the ones that state `any thread`."""
 
     @property
     def nodes_can_leave(self) -> bool:
-        """Whether nodes are machines of their own, which may be unreachable, leave and come back. The driver then reports on
-        nodes, and says when one has left. Otherwise all nodes are this machine."""
+        """Whether nodes are machines of their own, which may be unreachable, leave and come back. The driver then reports nodes,
+        and when one has left. Otherwise all nodes are this machine."""
 
     @property
     def look_every_seconds(self) -> float:
-        """How often `events` has to be asked though no job is there, in seconds; inf if only after `wake`."""
+        """Interval at which to call `events` while there are no jobs, in seconds; inf if only after `wake`."""
 
     def discover_cluster(self) -> Cluster:
-        """What machines there are. May be asked before `open`, and may change if nodes can leave."""
+        """Return the machines. May be called before `open`. The result may change if nodes can leave."""
 
     def devices(self) -> Sequence[tuple[str, ...]]:
-        """The names of the GPUs of each of these nodes. A name stays a GPU's own: by it the same GPU is found after a restart."""
+        """Return the names of the GPUs of each of these nodes. A GPU keeps its name, so it is found after a restart."""
 
     def open(self, context: DriverContext) -> None:
-        """Begin. What an earlier daemon started is found again."""
+        """Start, and find the attempts of an earlier daemon."""
 
-    def how_parked(self, job: SubmittedJob) -> tuple[str, str]:
-        """How such a job is suspended (a way of `rota/park/park_method.py`), and why so. Any thread."""
+    def how_parked(self, job: Submission) -> tuple[str, str]:
+        """Return the park method of such a job (`rota/park/park_method.py`) and its reason. Any thread."""
 
     def carry_out(self, commands: Sequence[DriverCommand]) -> list[External]:
-        """Start to carry these out, all that one decision gave. Never waits for a job: what came of it is told by `events`.
+        """Start to carry out the commands of one decision. Never wait for a job: `events` reports the results.
 
-        Returns answers that are known at once, such as the loss of an attempt that is not there.
+        Return replies that are known at once, such as the loss of an attempt that is not there.
         """
 
     def events(self) -> list[External]:
-        """What happened since the last call; at the first call, everything that is there. No command comes before."""
+        """Return what happened since the last call; at the first call, which comes before any command, all that is there."""
 
     def acknowledge(self) -> None:
-        """All events told so far are durable: what has ended may be forgotten."""
+        """All events returned so far are durable, so ended attempts may be deleted."""
 
     def kill_unknown_attempts(self, wanted: Callable[[int, int], bool]) -> None:
-        """End every attempt, by (job, attempt), that is not wanted. Called once, after the first events were taken in.
+        """Kill every attempt, by (job, attempt), that is not wanted. Called once, after the first events were folded.
 
-        A driver that reports whole inventories (`NodeReported`) has nothing to do here: the core kills strays itself.
+        A driver that reports whole inventories (`NodeReported`) does nothing here: the core kills unknown attempts.
         """
 
     def inventory(self) -> list[AttemptStatus]:
-        """How each attempt is, ended ones included until they are acknowledged; sorted by job and attempt."""
+        """Return the status of every attempt, including ended ones until they are acknowledged, sorted by job and attempt."""
 
     def running(self) -> Mapping[int, AttemptStatus]:
-        """How each job is that runs, by job number, as of the last `events`. Any thread."""
+        """Return the status of each running job by its number, as of the last `events`. Any thread."""
 
     def late_starts(self) -> Mapping[int, str]:
-        """Jobs whose start no agent has acknowledged for a while: which node owes the answer, in a sentence. Any thread."""
+        """Return jobs whose start no agent has acknowledged in time, with a sentence that names the node. Any thread."""
 
     def readings(self) -> Readings:
-        """What was lately read of the GPUs, by name (`devices`); empty: nothing. Takes a second at most. Any thread."""
+        """Return the latest readings of the GPUs by name (`devices`); empty if there are none. Takes at most 1 s. Any thread."""
 
     def read_log(self, job: int, offset: int, limit: int) -> LogPiece:
-        """At most so many bytes of a job's output; empty where there is none. It begins later than asked for if what came
-        before has been dropped. Any thread."""
+        """Return at most `limit` bytes of a job's output; empty if there are none. The piece begins after `offset` if the output
+        before it has been dropped. Any thread."""
 
     def log_end(self, job: int) -> int:
-        """The position behind a job's output so far. Any thread."""
+        """Return the position behind a job's output so far. Any thread."""
 
     def close(self) -> None:
-        """Leave. The jobs stay, under the leases they have."""
+        """Stop. The jobs keep running under their leases."""

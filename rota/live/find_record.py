@@ -14,14 +14,14 @@ def find_record(records: Mapping[int, JobRecord], key: str, *, alone: bool = Fal
     jobs of the name are refused, because what is asked for must not hit the wrong one."""
     if key.isascii() and key.isdigit() and int(key) in records:
         return records[int(key)]
-    found = [record for record in records.values() if record.submitted.name == key]
+    found = [record for record in records.values() if record.name == key]
     if not found and key:
-        found = [record for record in records.values() if record.submitted.name.startswith(key)]
+        found = [record for record in records.values() if record.name.startswith(key)]
     if not found:
         raise unknown_job(records, key)
     unfinished = [record for record in found if not record.ended]
     found = unfinished or found
-    names = sorted({record.submitted.name for record in found})
+    names = sorted({record.name for record in found})
     if len(names) > 1:
         raise OptionError(
             f"fits several jobs: {_listed(names)}.", field="job", value=key, hint="write more of the name, or the number"
@@ -35,7 +35,7 @@ def find_record(records: Mapping[int, JobRecord], key: str, *, alone: bool = Fal
 
 
 def unknown_job(records: Mapping[int, JobRecord], key: str) -> UnknownNameError:
-    names = [record.submitted.name for record in records.values()]
+    names = [record.name for record in records.values()]
     return UnknownNameError("job", key, names, newest=MOST_LISTED, hint="rota jobs --all")
 
 

@@ -1,15 +1,15 @@
-"""The job history: what clients see of each job. It is kept in the journal's file, in the same transactions.
+"""The job history: what clients see of each job. The journal stores it, in the same transactions as its entries.
 
-The scheduler forgets a job when it has ended, and never knows its command; the history keeps both.
+The scheduler forgets a job when it has ended, and never knows its command. The history keeps both.
 """
 
 import math
 from collections.abc import Iterable, Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, fields
 from datetime import UTC, datetime
 from typing import Any
 
-from rota.agent.orders import AttemptStatus
+from rota.agent.attempt_files import AttemptStatus
 from rota.agent.outcome import EXIT_YIELDED, length_text, lost_seconds, signal_name
 from rota.core.explain import explain, reasons
 from rota.core.fold.configured import CoreEvent
@@ -24,23 +24,25 @@ from rota.model.job import Phase
 from rota.model.reasons import Reason
 from rota.park.park_method import EXIT, STAY, can_sleep, park_or_stay
 from rota.wire.rows import ENDED, JobRow, ReasonRow, WhyRow
-from rota.wire.submitted import SubmittedJob
+from rota.wire.submission import Submission, decode_submission, encode_submission
 
-_UNSAVED = "it was told to stop and left without saving, so where it can't be parked it is left running from now on"
+_UNSAVED = "it exited without saving when it was asked to stop, so it is parked if possible, and otherwise keeps running"
+_UNSAVED_BEFORE = "left without saving"
+"""Part of this sentence in homes of version 0.1."""
 
 STALL_SECONDS = 10.0
-"""A job that is quiet for less than this does not stall."""
+"""Time without a step after which a job may count as stalled, in seconds."""
 
 Statuses = Mapping[int, AttemptStatus]
-"""By job number."""
+"""Job number -> status."""
 
 
 @dataclass
 class JobRecord:
-    """One job: what was asked for, and what only the history keeps."""
+    """One job: its submission, and what only the history keeps."""
 
     id: int
-    submitted: SubmittedJob
+    submitted: Submission
     submitted_s: float
     started_s: float | None = None
     ended_s: float | None = None
@@ -48,24 +50,28 @@ class JobRecord:
     suspensions: int = 0
     lost_steps: float = 0.0
     lost_seconds: float = 0.0
-    """Work that was done and lost, of all its attempts."""
+    """Work that was done and lost in all its attempts, in seconds."""
     steps_done: float | None = None
     steps_total: float | None = None
     exit_code: int | None = None
-    """Of its last life; None while it has another."""
+    """Exit code of its last attempt; None while it has another."""
     last_change: str = ""
     steps_per_second: float | None = None
-    """As its last life made them, or one before that told its steps."""
+    """Rate of its last attempt, or of an earlier one that reported steps."""
     metrics: dict[str, float] = field(default_factory=dict)
-    """The last numbers that it told, such as its loss."""
+    """Latest numbers that it reported, such as its loss."""
     parking: str = ""
-    """How it can be suspended, and why so, as of when it was submitted, or as the node found that last started it."""
-    parking_problem: str = ""
-    """Why it could not be parked, the last time that was tried."""
-    steps_problem: str = ""
-    """Why not all steps count that the job reported; empty: all count."""
-    problem: str = ""
-    """What its last attempt failed to do, in words, if that was a setback."""
+    """Park method and its reason, from the submission or from the node that last started the job."""
+    parking_problem: str | None = None
+    """Why the last attempt to park it failed; None if it succeeded."""
+    steps_problem: str | None = None
+    """Why some reported steps do not count; None if all count."""
+    problem: str | None = None
+    """What its last attempt failed to do, if that was a setback; None otherwise."""
+
+    @property
+    def name(self) -> str:
+        return self.submitted.spec.name or f"job-{self.id}"
 
     @property
     def ended(self) -> bool:
@@ -76,48 +82,34 @@ class JobRecord:
 
     @classmethod
     def of(cls, job: int, submitted: Mapping[str, Any], plain: Mapping[str, Any]) -> "JobRecord":
-        """As the journal keeps it."""
-        return cls(job, SubmittedJob.from_plain(submitted), **{name: plain[name] for name in _KEPT if name in plain})
+        """Return a record from the journal, where earlier versions wrote an empty text for none."""
+        kept: dict[str, Any] = {name: plain[name] for name in _KEPT if plain.get(name, "") != ""}
+        if _UNSAVED_BEFORE in kept.get("parking", ""):
+            kept["parking"] = _unsaved(kept["parking"].partition(":")[0])
+        return cls(job, decode_submission(submitted), **kept)
 
 
-_KEPT = (
-    "submitted_s",
-    "started_s",
-    "ended_s",
-    "phase",
-    "suspensions",
-    "lost_steps",
-    "lost_seconds",
-    "steps_done",
-    "steps_total",
-    "exit_code",
-    "last_change",
-    "steps_per_second",
-    "metrics",
-    "parking",
-    "parking_problem",
-    "steps_problem",
-    "problem",
-)
+_KEPT = tuple(each.name for each in fields(JobRecord) if each.name not in ("id", "submitted"))
+"""Fields that the journal keeps as the row of a job."""
 
 
 class JobHistory:
-    """Records by job number, and how to find one by what people type."""
+    """Records by job number, and their rows."""
 
     def __init__(self) -> None:
         self.records: dict[int, JobRecord] = {}
         self.keys = SubmissionKeys()
         self._rows: dict[int, tuple[Any, JobRow]] = {}
         self.changed: set[int] = set()
-        """Records that the journal has not seen yet as they are,"""
+        """Jobs whose records have changed since the journal got them."""
         self._added: set[int] = set()
-        """and those of them that it has not seen at all."""
+        """Jobs whose records the journal has never had."""
         self._finished: set[tuple[int, int]] = set()
         self._failed: set[tuple[int, int]] = set()
-        """Attempts with a part that finished, and with a part that failed."""
+        """Attempts with a part that failed. `_finished` has those with a part that finished."""
 
     def restore(self, record: JobRecord) -> None:
-        """Take in a record as the journal has it."""
+        """Take in a record from the journal."""
         self.records[record.id] = record
         self.keys.add(record.id, record.submitted)
 
@@ -127,10 +119,10 @@ class JobHistory:
         self._added.add(record.id)
 
     def take_changed(self) -> "dict[int, KeptJob]":
-        """What the journal has to keep of jobs since the last call, by job number."""
+        """Return the jobs that have changed since the last call, for the journal, by job number."""
         found = {
             job: KeptJob(
-                self.records[job].submitted.to_plain() if job in self._added else None,
+                encode_submission(self.records[job].submitted) if job in self._added else None,
                 self.records[job].to_plain(),
                 self.records[job].ended,
             )
@@ -140,7 +132,7 @@ class JobHistory:
         self._added.clear()
         return found
 
-    def submitted(self, job: int) -> SubmittedJob:
+    def submitted(self, job: int) -> Submission:
         return self.records[job].submitted
 
     def note(
@@ -152,13 +144,14 @@ class JobHistory:
         state: State,
         parts: Statuses,
     ) -> None:
-        """What events say about jobs; before them: those that had not ended, those told to, and the attempt of those alive.
+        """Record events. The other arguments are from before the events: `before` has the unfinished jobs, `cancelling` the ones
+        that are being cancelled, and `lives` the attempt of each job that has one.
 
-        An event may be a repeat, after a restart above all, and what an attempt comes to counts once.
+        An event may be a repeat, above all after a restart. The end of an attempt counts once.
         """
         asked, finished, events = set(cancelling), set(), list(events)
         exits = [event for event in events if isinstance(event, Exited) and lives.get(event.job) == event.attempt]
-        # As in the core: one part that finished means that the work is done, even if another was lost on the way out.
+        # As in the core, one part that finished means that the work is done, even if another was lost while it exited.
         self._finished |= {(event.job, event.attempt) for event in exits if event.outcome is Outcome.FINISHED}
         self._failed |= {(event.job, event.attempt) for event in exits if event.outcome is Outcome.FAILED}
         for event in events:
@@ -194,8 +187,8 @@ class JobHistory:
         over: bool,
         cancelled: bool,
     ) -> None:
-        """`over`: it was the job's last attempt, so that what it reached stands, saved or not. `cancelled`: because it was
-        cancelled, which is not a suspension, and loses no work that was wanted."""
+        """Record one event. `over`: whether it was the job's last attempt, whose steps count, saved or not. `cancelled`: whether
+        it was cancelled, which is not a suspension, and loses no work that was wanted."""
         self.changed.add(record.id)
         if isinstance(event, Started):
             record.started_s = event.at_s if record.started_s is None else record.started_s
@@ -203,21 +196,21 @@ class JobHistory:
             if part is not None and part.parking_problem:
                 record.parking_problem = part.parking_problem
                 record.last_change = f"kept running at {iso(event.at_s)}: it can't be parked, and is not known to save its state"
-            record.ended_s = record.exit_code = None  # these were of an earlier life
+            record.ended_s = record.exit_code = None  # these were of an earlier attempt
             if part is not None and part.park_way:
                 record.parking = _parking(record, part)
             return
         parked = isinstance(event, Suspended) and event.kind is SuspendKind.PARK
-        record.problem = event.setback
+        record.problem = event.setback or None
         if isinstance(event, Suspended) and not event.saved and _UNSAVED not in record.parking:
             record.parking = _unsaved(record.parking.partition(":")[0])
         if part is not None:
             record.exit_code = part.exit_code
             record.metrics = dict(part.metrics) or record.metrics
-            record.parking_problem = part.parking_problem
+            record.parking_problem = part.parking_problem or None
             record.steps_problem = part.steps_problem or record.steps_problem
             record.steps_total = part.steps_total if part.steps_total is not None else record.steps_total
-            if record.submitted.progress or part.tells_steps:
+            if record.submitted.spec.progress or part.reports_steps:
                 record.steps_per_second = step_rate(part) or record.steps_per_second
                 kept = part.outcome == Outcome.FINISHED or parked
                 record.steps_done = part.steps_done if kept or over else part.steps_saved
@@ -226,7 +219,7 @@ class JobHistory:
         if cancelled:
             return
         if parked:
-            if record.last_change != (text := f"parked at {iso(event.at_s)}"):  # not told again after a restart
+            if record.last_change != (text := f"parked at {iso(event.at_s)}"):  # an event may come again after a restart
                 record.suspensions, record.last_change = record.suspensions + 1, text
         elif isinstance(event, Exited) and event.outcome in (Outcome.FINISHED, Outcome.FAILED):
             record.ended_s = event.at_s
@@ -238,7 +231,7 @@ class JobHistory:
     # Reading -----------------------------------------------------------------------------------------------------
 
     def phases(self, records: Iterable[JobRecord], state: State) -> list[str]:
-        """The phase of each of these, as its row has it."""
+        """Return the phase of each record, as in its row."""
         found, table = state.jobs.row, state.jobs.table.phase.tolist()
         return [
             record.phase if (row := found.get(record.id)) is None else _phase(record, Phase(table[row])) for record in records
@@ -253,7 +246,7 @@ class JobHistory:
             if record.id in latest or record.id in state.jobs.attempts:
                 found.append(self._row(record, state, standing, latest.get(record.id), now_s))
                 continue
-            # A job that waits, or has ended, looks the same until something happens to it; most jobs do at any moment.
+            # The row of a job that waits or has ended stays the same until something happens to it. Most jobs are like this.
             key = (
                 standing,
                 record.phase,
@@ -273,7 +266,7 @@ class JobHistory:
     def _row(
         self, record: JobRecord, state: State, standing: tuple[int, int], part: AttemptStatus | None, now_s: float
     ) -> JobRow:
-        job, row = record.submitted, state.jobs.row.get(record.id)
+        spec, row = record.submitted.spec, state.jobs.row.get(record.id)
         phase, accelerator, where, reason, setback = record.phase, None, None, None, None
         done, rate, life = record.steps_done, None, None
         if row is not None:
@@ -285,27 +278,27 @@ class JobHistory:
             if life is not None and len(life.gpus) and not life.parked:
                 accelerator = state.machines.cluster.pools[state.machines.cluster.gpu_pool[life.gpus[0]]]
                 where = where_text(state.machines.cluster, life.gpus)
-        if part is not None and (job.progress or part.tells_steps):
+        if part is not None and (spec.progress or part.reports_steps):
             done = part.steps_done
             rate = step_rate(part, now_s)
         rate_known = rate or record.steps_per_second
         steps_reported = part.steps_total if part is not None and part.steps_total is not None else record.steps_total
-        total = job.steps if job.steps is not None else steps_reported
+        total = spec.steps if spec.steps is not None else steps_reported
         left = None
         if total and rate_known and not record.ended:
             left = max(max(total - (done or 0.0), 0.0) / rate_known - (_quiet_seconds(part, now_s) if rate else 0.0), 0.0)
             left = left if math.isfinite(left) else None
         return JobRow(
             id=record.id,
-            name=job.name,
-            user=job.user,
+            name=record.name,
+            user=record.submitted.user,
             phase=phase,
-            gpus=len(life.gpus) if life is not None and len(job.gpu_counts) > 1 else job.gpus,
+            gpus=len(life.gpus) if life is not None and len(spec.gpu_counts) > 1 else spec.most_gpus,
             accelerator=accelerator,
             where=where,
-            accepts=list(job.accelerators),
-            weight=job.weight,
-            tenant=job.tenant,
+            accepts=list(spec.accelerators),
+            weight=spec.weight,
+            tenant=spec.tenant,
             steps_done=done,
             steps_total=total,
             steps_per_second=rate,
@@ -322,13 +315,13 @@ class JobHistory:
             lost_seconds=record.lost_seconds,
             setbacks=setback.times if setback is not None else 0,
             retry_at=iso(setback.until_s) if setback is not None and setback.until_s > now_s else None,
-            problem=record.problem or (part.saving_problem if part is not None else ""),
+            problem=record.problem or (part.saving_problem if part is not None else None) or None,
             exit_code=record.exit_code,
             last_change=record.last_change,
-            command=job.command,
+            command=record.submitted.command,
             metrics=dict(part.metrics if part is not None and part.metrics else record.metrics),
             parking=_parking_now(record, state) + (f" (not parked: {record.parking_problem})" if record.parking_problem else ""),
-            steps_problem=(part.steps_problem if part is not None else "") or record.steps_problem,
+            steps_problem=(part.steps_problem if part is not None else None) or record.steps_problem,
         )
 
     def why(self, record: JobRecord, state: State, latest: Statuses, now_s: float) -> WhyRow:
@@ -341,25 +334,25 @@ class JobHistory:
             reasons=[ReasonRow(code=e.code.name, sentence=e.sentence, facts=_plain(e.facts)) for e in found],
             ahead=self.rows(ahead[:20], state, latest, now_s),
             last_change=record.last_change or None,
-            policy=state.question.answer.policy if state.question.answer is not None else "",
+            policy=state.question.answer.policy if state.question.answer is not None else None,
         )
 
 
 def _phase(record: JobRecord, now: Phase) -> str:
-    """A job that ran before is checkpointed, whatever it has to resume from."""
+    """Return the phase for clients. A job that ran before is checkpointed, whether or not it has saved."""
     return "checkpointed" if now is Phase.QUEUED and record.started_s is not None else now.name.lower()
 
 
 def _known(figure: float) -> float | None:
-    """None for what is not a number."""
+    """Return the figure; None if it is NaN."""
     return figure if figure == figure else None
 
 
 def step_rate(part: AttemptStatus, now_s: float | None = None) -> float | None:
-    """Steps per second of an attempt, without the time before its first step and the time that it slept. None: not known yet.
-    `now_s`: it runs, and one that has been quiet for long counts as slow."""
-    since_s, since_steps = part.paced_s, part.paced_steps
-    if since_s is None and part.change_sequence == 0:  # a supervisor of an earlier version says only when it began
+    """Return the steps per second of an attempt, without the time before its first step and its time parked; None if unknown.
+    `now_s`: the time, if it is running. A job that has been quiet for long counts as slow then."""
+    since_s, since_steps = part.pace.since_s, part.pace.since_steps
+    if since_s is None and part.start_sequence == part.launch_sequence:  # an earlier version writes only when it began
         since_s, since_steps = part.began_s, part.from_step
     if since_s is None or part.stepped_s is None:
         return None
@@ -370,28 +363,29 @@ def step_rate(part: AttemptStatus, now_s: float | None = None) -> float | None:
 
 
 def _stalls(part: AttemptStatus, seconds: float, now_s: float) -> bool:
-    """Whether it has been quiet for much longer than its pace was measured for."""
+    """Return whether it has been quiet for much longer than the window of its pace."""
     return part.stepped_s is not None and now_s - part.stepped_s > max(2 * seconds, STALL_SECONDS)
 
 
 def _quiet_seconds(part: AttemptStatus | None, now_s: float) -> float:
-    """How long ago it told of its last step: it has worked on since. 0 for a job that stalls."""
-    if part is None or part.stepped_s is None or part.paced_s is None:
+    """Return the seconds since its last reported step, during which it has worked on; 0 for a job that stalls."""
+    if part is None or part.stepped_s is None or part.pace.since_s is None:
         return 0.0
-    return 0.0 if _stalls(part, part.stepped_s - part.paced_s, now_s) else max(now_s - part.stepped_s, 0.0)
+    return 0.0 if _stalls(part, part.stepped_s - part.pace.since_s, now_s) else max(now_s - part.stepped_s, 0.0)
 
 
 def _parking(record: JobRecord, part: AttemptStatus) -> str:
-    """As the node found that started it. What the job was seen to do with its state stands."""
+    """Return the park method that the node chose. If the job was seen to exit without saving, that stands."""
     if _UNSAVED in record.parking:
         return _unsaved(part.park_way)
     way, why = part.park_way, part.park_why
-    stays = record.submitted.saves is False and not record.submitted.preemptible
+    spec = record.submitted.spec
+    stays = spec.checkpoint.saves is False and not spec.preemptible
     return ": ".join(park_or_stay(way, why) if stays else (way, why))
 
 
 def _parking_now(record: JobRecord, state: State) -> str:
-    """A job that is not known to save is left running where it can't be parked, until it is known to."""
+    """Return the park method of the moment. A job that is not known to save keeps running if it can't be parked."""
     way, _, why = record.parking.partition(": ")
     row = state.jobs.row.get(record.id)
     if row is None or state.jobs.table.saves.item(row):
@@ -408,21 +402,21 @@ def _unsaved(way: str) -> str:
 
 
 def _how(part: AttemptStatus | None) -> str:
-    """How an attempt left, and why that does not end the job."""
+    """Return how an attempt exited, and why that does not end the job."""
     if part is None or part.exit_code is None:
         return ""
     if part.exit_code == 0:
-        return ": it was told to stop and left with exit code 0, and its steps don't show that it is done"
+        return ": it was asked to stop and exited with code 0, and its steps don't show that it is done"
     if part.exit_code == EXIT_YIELDED:
         return f": it saved its state and left with exit code {EXIT_YIELDED}"
     how = f"exit code {part.exit_code}" if part.exit_code > 0 else signal_name(-part.exit_code)
-    if part.tells_steps and part.steps_saved >= part.steps_done:  # a launcher of ranks has an exit code of its own
+    if part.reports_steps and part.steps_saved >= part.steps_done:  # a launcher of ranks has an exit code of its own
         return f": it saved its state and left with {how}"
     return f": it left with {how}, and {length_text(lost_seconds(part))} of work is lost"
 
 
 def iso(seconds: float | None) -> str | None:
-    """The instant in UTC; None if it is not known, or not within the years 1 to 9999."""
+    """Return the instant in UTC; None if it is unknown, or not within the years 1 to 9999."""
     if seconds is None:
         return None
     try:

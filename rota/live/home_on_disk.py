@@ -1,18 +1,17 @@
 """A home whose scheduler is not running, read from disk: its jobs and their logs. Nothing is written there.
 
-The journal says what the scheduler knew last, and the files of supervisors what became of its jobs since. Both are folded in
-memory, as the next start of the scheduler would do it.
+The journal has the scheduler's last state, and the files of supervisors have the later changes of its jobs. Both are folded in
+memory, as at the next start of the scheduler.
 """
 
 from collections.abc import Iterator
 from dataclasses import replace
 from pathlib import Path
 
-from rota.agent.attempt_files import read_order, read_status
+from rota.agent.attempt_files import AttemptStatus, read_order, read_status, starting
 from rota.agent.constants import ENDED, LOST
 from rota.agent.disk import RUN, SUPERVISOR_LOCK
 from rota.agent.log import LogPiece, log_end, read_log
-from rota.agent.orders import AttemptStatus, attempt_status
 from rota.live.attempt_events import AttemptEvents
 from rota.live.clock import Clock
 from rota.live.driver_protocol import DriverContext
@@ -21,7 +20,7 @@ from rota.live.history import JobHistory, JobRecord, iso
 from rota.live.journal import Journal
 from rota.live.log_chunks import LARGEST_BYTES, log_chunk
 from rota.live.recovery import Make, recover
-from rota.live.requests import asked_for
+from rota.live.requests import shown_spec
 from rota.live.trial_rows import trials_of
 from rota.model.codec import Codec
 from rota.wire.client import log_pieces
@@ -31,7 +30,7 @@ from rota.wire.rows import JobRow, LogChunk
 
 
 class HomeOnDisk:
-    """Answers as a `Client` does, as far as disks can tell."""
+    """The read methods of a `Client`, from files alone."""
 
     def __init__(self, home: Path, journal: Journal, make: Make, words: Codec) -> None:
         self.home = home
@@ -40,12 +39,12 @@ class HomeOnDisk:
             self._history.records[job] = JobRecord.of(job, submitted, record)
         self._scheduler = recover(journal, words, make)
         self.as_of = iso(self._scheduler.state.now_s)
-        """When the scheduler last wrote to its journal."""
+        """Time at which the scheduler last wrote to its journal."""
         self._clock = Clock(self._scheduler.state.now_s, journal.clock_origin())
         self._fold_attempts()
 
     def _fold_attempts(self) -> None:
-        """What became of them since."""
+        """Fold the changes of attempts since then."""
         state, statuses = self._scheduler.state, self._attempts()
         context = DriverContext(
             wake=lambda: None,
@@ -68,12 +67,13 @@ class HomeOnDisk:
         return attempt is not None and attempt.number == status.attempt
 
     def _attempts(self) -> list[AttemptStatus]:
-        """Those on this machine. One without a supervisor and without an end is lost: the next start says so."""
+        """Return the attempts on this machine. An attempt without a supervisor and without an end is lost."""
         found = []
         for folder in sorted((self.home / RUN).glob("[0-9]*/[0-9]*")):
-            status = attempt_status(int(folder.parent.name), int(folder.name), read_order(folder), read_status(folder))
+            order = read_order(folder)
+            status = read_status(folder, order) or starting(int(folder.parent.name), int(folder.name), order)
             if status.state != ENDED and not _is_supervised(folder):
-                status = replace(status, state=ENDED, outcome=LOST, ended_s=self._clock())
+                status = status._replace(state=ENDED, outcome=LOST, ended_s=self._clock())
             found.append(status)
         return found
 
@@ -91,7 +91,7 @@ class HomeOnDisk:
         """As `Client.job`."""
         record = find_record(self._history.records, str(key), alone=alone)
         trials = trials_of(self._scheduler.state, record.id, self._history.records)
-        return replace(self._rows([record])[0], spec=asked_for(record.submitted), trials=trials)
+        return replace(self._rows([record])[0], spec=shown_spec(record.submitted, record.name), trials=trials)
 
     def _rows(self, records: list[JobRecord]) -> list[JobRow]:
         rows = self._history.rows(records, self._scheduler.state, self._running, self._clock())
@@ -100,7 +100,7 @@ class HomeOnDisk:
     # Logs --------------------------------------------------------------------------------------------------------
 
     def log_pieces(self, key: int, follow: bool = False, tail: int | None = None) -> Iterator[LogChunk]:
-        """As `Client.log_pieces`. A job that is followed ends with its supervisor."""
+        """As `Client.log_pieces`. Following a job ends with its supervisor."""
         return log_pieces(lambda offset, tail: self._log_piece(key, offset, tail), follow, tail)
 
     def _log_piece(self, job: int, offset: int, tail: int | None) -> LogChunk:

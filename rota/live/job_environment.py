@@ -5,7 +5,7 @@ from dataclasses import dataclass
 from zlib import crc32
 
 from rota.model.commands import Launch, Resize
-from rota.wire.submitted import SubmittedJob
+from rota.wire.submission import Submission
 
 PORTS = 20_000, 12_000
 """First port and how many: where the processes of a gang may meet. Jobs of two homes rarely get the same one."""
@@ -32,14 +32,14 @@ class GangPlace:
     """The network interface by which nodes reach each other; empty: whatever a library finds."""
 
 
-def job_environment(command: Launch, job: SubmittedJob, place: GangPlace, home_id: str, life: str) -> dict[str, str]:
+def job_environment(command: Launch, job: Submission, place: GangPlace, home_id: str, life: str) -> dict[str, str]:
     """`home_id`: a name that no other home has; `life`: one that no other attempt has."""
     first, count = PORTS
     interface = dict.fromkeys(INTERFACE_NAMES, place.interface) if place.nodes > 1 and place.interface else {}
     env = {
         "PYTHONUNBUFFERED": "1",
         **interface,
-        **job.env,
+        **job.variables,
         "CUDA_DEVICE_ORDER": "PCI_BUS_ID",
         "MASTER_ADDR": place.address,
         "MASTER_PORT": str(first + (crc32(home_id.encode()) + command.job * 8 + command.attempt) % count),
@@ -47,7 +47,7 @@ def job_environment(command: Launch, job: SubmittedJob, place: GangPlace, home_i
         "NODE_RANK": str(place.rank),
         "ROTA_JOB_ID": str(command.job),
         "ROTA_JOB_KEY": f"{home_id}-{command.job}",
-        "ROTA_JOB_NAME": job.name,
+        "ROTA_JOB_NAME": job.spec.name or f"job-{command.job}",
         "ROTA_ATTEMPT": str(command.attempt),
         "ROTA_INCARNATION": str(command.attempt),  # its name until 0.1, for scripts that read it
         "ROTA_RESTARTS": str(command.attempt - 1),

@@ -1,4 +1,4 @@
-"""Lists of jobs: by number for programs, and in the order in which people look for them."""
+"""Lists of jobs: by number for programs, and in an order for people."""
 
 from rota.core.state.state import State
 from rota.live.history import JobHistory, JobRecord, Statuses
@@ -7,7 +7,7 @@ from rota.wire.rows import HOLDING, JobRow, PageRow
 
 
 def by_number(history: JobHistory, state: State, latest: Statuses, now_s: float, wanted: JobFilter) -> list[JobRow]:
-    """A page of the jobs that are wanted."""
+    """Return a page of the jobs in the filter."""
     records = [record for record in _wanted(history, wanted) if record.id > wanted.after]
     if not wanted.phase:
         records = records[: wanted.limit]
@@ -16,7 +16,7 @@ def by_number(history: JobHistory, state: State, latest: Statuses, now_s: float,
 
 
 def page_of(history: JobHistory, state: State, latest: Statuses, now_s: float, wanted: JobFilter) -> PageRow:
-    """A page of the jobs that are wanted, and how many there are. Rows are made for the page alone."""
+    """Return a page of the jobs in the filter, and their number. Only jobs of the page get rows."""
     records = _wanted(history, wanted)
     found = [
         (_standing(record, phase), record)
@@ -29,7 +29,7 @@ def page_of(history: JobHistory, state: State, latest: Statuses, now_s: float, w
 
 
 def _wanted(history: JobHistory, wanted: JobFilter) -> list[JobRecord]:
-    """In any phase."""
+    """Return the records in the filter, in any phase."""
     return [
         record
         for record in history.records.values()
@@ -40,7 +40,7 @@ def _wanted(history: JobHistory, wanted: JobFilter) -> list[JobRecord]:
 
 
 def _standing(record: JobRecord, phase: str) -> tuple[int, float]:
-    """Jobs with GPUs, then jobs that wait, by number; then jobs that have ended, the latest first."""
+    """Return the sort key: jobs with GPUs, then waiting jobs, both by number; then ended jobs, the latest first."""
     if record.ended:
         return 2, -(record.ended_s or 0.0)
     return int(phase not in (*HOLDING, "unreachable")), record.id

@@ -1,4 +1,4 @@
-"""What an operator sees of the nodes and their GPUs: who has them, and how they are."""
+"""Rows of the nodes and their GPUs for operators: the jobs on each, and its readings."""
 
 from collections.abc import Mapping
 
@@ -52,7 +52,7 @@ def _gpu(state: State, gpu: int, place: int, name: str, parked: Mapping[int, lis
         jobs=sorted(state.machines.observed.holders(np.array([gpu]))),
         parked=parked.get(gpu, []),
         cordoned=gpu in state.machines.cordoned,
-        taken_by=state.machines.taken.get(gpu, ""),
+        taken_by=state.machines.taken.get(gpu),
         slowdown=slowdown,
         memory_gib=reading.memory_gib if reading else None,
         used_gib=reading.used_gib if reading else None,

@@ -12,9 +12,9 @@ from pathlib import Path
 
 import numpy as np
 
+from rota.agent.attempt_files import AttemptStatus
 from rota.agent.constants import ENDED
 from rota.agent.log import MARKER
-from rota.agent.orders import AttemptStatus
 from rota.agent.outcome import signal_name
 from rota.beliefs.rates import at_size, local_batch
 from rota.errors import OptionError
@@ -29,7 +29,7 @@ from rota.model.events import Measured
 from rota.model.job import JobSpec
 from rota.model.options import Kind
 from rota.model.units import Ints
-from rota.wire.submitted import SubmittedJob
+from rota.wire.submission import Submission
 
 LOOK_SECONDS = 0.1
 LEASE_SECONDS, RENEW_SECONDS = 60.0, 10.0
@@ -75,16 +75,17 @@ class ProfileResult:
     problem: str = ""
 
 
-def profile_key(job: SubmittedJob, fallback: str) -> str:
+def profile_key(job: Submission, fallback: str) -> str:
     """Under which name its rates go to the table: its profile, or its name. Of one that accepts several batch sizes it names the
     one that it asks for: by that the rates of the others are found."""
-    key = job.profile or job.name or fallback
-    if len(job.batch_sizes) > 1 and not local_batch(key) and not key.endswith(f"/global{job.batch_size}"):
-        key = f"{key}/global{job.batch_size}"
-    return key
+    spec = job.spec
+    key = spec.profile or spec.name or fallback
+    if spec.batch is None or len(spec.batch_sizes) < 2 or local_batch(key) or key.endswith(f"/global{spec.batch.size}"):
+        return key
+    return f"{key}/global{spec.batch.size}"
 
 
-def profile_options(job: SubmittedJob, key: str, cluster: Cluster) -> list[ProfileOption]:
+def profile_options(job: Submission, key: str, cluster: Cluster) -> list[ProfileOption]:
     """All ways in which the job accepts to run on GPUs of one node here; an error if there is none."""
     spec: JobSpec = to_job_spec(job, time.time())
     demand = Kind.of(spec).demand
@@ -115,7 +116,7 @@ class Profiling:
     def __init__(
         self,
         driver: Driver,
-        job: SubmittedJob,
+        job: Submission,
         folder: Path,
         *,
         seconds: float,
@@ -126,7 +127,9 @@ class Profiling:
         """`folder`: the driver's own, where it may write; `seconds`: the window of a measurement; `patience_seconds`: what a
         first step may take, and any step after it; `busy`: names of GPUs that others use."""
         self._driver = driver
-        self._job = replace(job, checkpoint_dir=str(folder / "checkpoints"), grace_seconds=min(job.grace_seconds, grace_seconds))
+        saving = job.spec.checkpoint
+        saving = saving.model_copy(update={"dir": str(folder / "checkpoints"), "grace": min(saving.grace, grace_seconds)})
+        self._job = replace(job, spec=job.spec.model_copy(update={"checkpoint": saving}))
         Path(self._job.checkpoint_dir).mkdir(parents=True, exist_ok=True)
         self._seconds, self._patience = seconds, patience_seconds
         self._cluster = driver.discover_cluster()
@@ -172,7 +175,7 @@ class Profiling:
         if not self._running:
             return
         self._driver.carry_out([Suspend(self._number, 1, 2, (0,))])
-        for status, _ in self._looks(self._job.grace_seconds + GONE_SECONDS):
+        for status, _ in self._looks(self._job.spec.checkpoint.grace + GONE_SECONDS):
             if status is None or status.state == ENDED:
                 break
         else:
@@ -234,8 +237,9 @@ class Profiling:
         said = f"; its output ends: {last}" if last else "; it wrote nothing"
         if status is None or status.state != ENDED:
             steps = f"{seen.steps:,.0f} steps after its first one" if seen.first_step_seconds is not None else "no step"
-            found = "it told" if self._job.progress == "session" else f"progress: {self._job.progress!r} found"
-            return f"{found if self._job.progress else 'it told'} {steps} in {self._patience:,.0f} s{said}"
+            pattern = self._job.spec.progress
+            found = f"progress: {pattern!r} found" if pattern and pattern != "session" else "it reported"
+            return f"{found} {steps} in {self._patience:,.0f} s{said}"
         if status.exit_code == 0:
             return f"it finished after {status.steps_done:,.0f} steps, too soon to be measured{said}"
         how = f"exit code {status.exit_code}" if (status.exit_code or 0) >= 0 else signal_name(-(status.exit_code or 0))

@@ -1,4 +1,4 @@
-"""What waits for the next turn of the scheduler's loop: requests of clients, besides the events of drivers."""
+"""Items that wait for the next turn of the scheduler's loop: requests of clients, and events."""
 
 from collections.abc import Iterator, Sequence
 from concurrent.futures import Future
@@ -8,12 +8,12 @@ from rota.live.home_setup import HomeSetup
 from rota.live.policy_client import PolicyClient
 from rota.model.events import External
 from rota.model.job import JobSpec
-from rota.wire.submitted import SubmittedJob
+from rota.wire.submission import Submission
 
 
 @dataclass(frozen=True)
 class NewJob:
-    job: SubmittedJob
+    sent: Submission
     wanted: JobSpec
     parking: str
     done: "Future[int]"
@@ -48,7 +48,7 @@ class Together:
 
 
 Item = External | Together | NewJob | KnownJobAgain | Cancel | SetPolicy | None
-"""None: the driver has something to tell."""
+"""Item of the queue; None if the driver has news."""
 
 
 def one_by_one(items: Sequence[Item]) -> Iterator[External | NewJob | KnownJobAgain | Cancel | SetPolicy | None]:

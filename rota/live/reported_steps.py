@@ -1,17 +1,16 @@
 """Steps as jobs report them, taken in with care: a job may report anything, and what it reports decides how long others wait."""
 
 from collections.abc import Callable
-from dataclasses import replace
 
-from rota.agent.orders import AttemptStatus
+from rota.agent.attempt_files import AttemptStatus
 from rota.wire.spec import MAX_STEPS
-from rota.wire.submitted import SubmittedJob
+from rota.wire.submission import Submission
 
 
-def within_requested(status: AttemptStatus, submitted: Callable[[int], SubmittedJob]) -> AttemptStatus:
+def within_requested(status: AttemptStatus, submitted: Callable[[int], Submission]) -> AttemptStatus:
     """Return the status with no more steps than its job requested, or than any job may request; `steps_problem` says so."""
     try:
-        requested = submitted(status.job).steps
+        requested = submitted(status.job).spec.steps
     except KeyError:  # a process that the scheduler knows nothing of
         requested = None
     most = float(min(requested, MAX_STEPS) if requested is not None else MAX_STEPS)
@@ -20,8 +19,7 @@ def within_requested(status: AttemptStatus, submitted: Callable[[int], Submitted
         return status
     reported = max(status.steps_done, status.steps_saved)
     limit = f"{_count(most)} were requested" if requested is not None else f"a job has at most {_count(most)}"
-    return replace(
-        status,
+    return status._replace(
         steps_done=min(status.steps_done, most),
         steps_saved=min(status.steps_saved, most),
         steps_total=total,

@@ -9,8 +9,8 @@ as started since its process ran, so that it can be suspended.
 import statistics
 from collections import deque
 
+from rota.agent.attempt_files import AttemptStatus
 from rota.agent.constants import RUNNING
-from rota.agent.orders import AttemptStatus
 
 USUAL_SECONDS = 6.0
 """From a process to its first step, until others have told, and at least: loading a framework takes seconds."""

@@ -1,4 +1,4 @@
-"""How the scheduler is, for `rota status`."""
+"""The status of the scheduler, for `rota status`."""
 
 import os
 from collections import Counter
@@ -16,7 +16,7 @@ from rota.model.job import Phase
 from rota.wire.rows import StatusRow
 
 
-def status_row(state: State, setup: HomeSetup, now_s: float, *, worker_pid: int | None, disk_problem: str) -> StatusRow:
+def status_row(state: State, setup: HomeSetup, now_s: float, *, worker_pid: int | None, disk_problem: str | None) -> StatusRow:
     """Return the status of a scheduler in this state and with this setup."""
     codes = state.jobs.table.phase[list(state.jobs.row.values())]
     phases = Counter(Phase(code).word for code in codes.tolist())
@@ -33,7 +33,7 @@ def status_row(state: State, setup: HomeSetup, now_s: float, *, worker_pid: int 
         now=iso(now_s) or "",
         daemon_pid=os.getpid(),
         worker_pid=worker_pid,
-        policy_problem=state.question.policy_fault,
+        policy_problem=state.question.policy_fault or None,
         slow_gpus=[*failing_nodes(state), *taken_gpus(state), *slow_gpus(state)],
         disk_problem=disk_problem,
         lease_left_seconds=lease_left_seconds(state, now_s),

@@ -14,9 +14,9 @@ from typing import NamedTuple
 
 import numpy as np
 
+from rota.agent.attempt_files import AttemptStatus
 from rota.agent.constants import ENDED, PARKED, RUNNING
 from rota.agent.gpu_use import AttemptKey, GpuUse
-from rota.agent.orders import AttemptStatus
 from rota.model.events import Measured
 
 FIRST_SECONDS = 3.0

@@ -1,36 +1,42 @@
-"""Submitting twice is submitting once: which job was submitted under which key of a client.
+"""Submission keys: a job that is submitted twice under the same key is one job.
 
-A client that got no answer does not know whether its job was taken. It sends the same submission again under the same key, and
-gets the job that it has. The key is part of the record of the job, so it is as durable as the job, and a standby knows it too.
+A client that got no response does not know whether its job was taken. It sends the same submission again under the same key, and
+gets the job that it has. The key is stored with the job, so it is as durable as the job, and a standby knows it too.
 """
 
-from dataclasses import replace
+from typing import Any
 
 from rota.errors import ConflictError
-from rota.wire.submitted import SubmittedJob
+from rota.live.requests import shown_spec
+from rota.wire.submission import Submission
 
 
 class SubmissionKeys:
-    """Of one home. Each user has keys of their own."""
+    """Jobs of one home by the key of their submission. Each user has keys of their own."""
 
     def __init__(self) -> None:
-        self._jobs: dict[tuple[str, str], tuple[int, SubmittedJob]] = {}
+        self._jobs: dict[tuple[str, str], tuple[int, Submission]] = {}
 
-    def add(self, number: int, job: SubmittedJob) -> None:
-        if job.idempotency_key:
-            self._jobs.setdefault((job.user, job.idempotency_key), (number, job))
+    def add(self, number: int, sent: Submission) -> None:
+        if sent.idempotency_key is not None:
+            self._jobs.setdefault((sent.user, sent.idempotency_key), (number, sent))
 
-    def find(self, job: SubmittedJob) -> int | None:
+    def find(self, sent: Submission) -> int | None:
         """Return the number of the job that was submitted under this key; None if there is none, or no key. Raise ConflictError
-        if something else was submitted under it."""
-        number, before = self._jobs.get((job.user, job.idempotency_key), (0, job))
-        if number == 0 or not job.idempotency_key:
+        if another job was submitted under it."""
+        if sent.idempotency_key is None or (sent.user, sent.idempotency_key) not in self._jobs:
             return None
-        if replace(job, name=job.name or f"job-{number}") != before:
+        number, before = self._jobs[sent.user, sent.idempotency_key]
+        if _content(sent, number) != _content(before, number):
             raise ConflictError(
-                f"another job was submitted under this key: {number} {before.name}.",
+                f"another job was submitted under this key: {number} {before.spec.name or f'job-{number}'}.",
                 field="idempotency_key",
-                value=job.idempotency_key,
+                value=sent.idempotency_key,
                 hint=f"another key, or the same job again; rota show {number}",
             )
         return number
+
+
+def _content(sent: Submission, number: int) -> tuple[dict[str, Any], dict[str, str]]:
+    """Return what has to be equal for two submissions to be the same job, however each was stored."""
+    return shown_spec(sent, sent.spec.name or f"job-{number}"), sent.variables

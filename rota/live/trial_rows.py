@@ -24,7 +24,7 @@ def _row(state: State, trial: Trial, job: int, records: Mapping[int, JobRecord])
         number=trial.number,
         tactic=trial.tactic,
         partner=other,
-        partner_name=records[other].submitted.name if other in records else "",
+        partner_name=records[other].name if other in records else "",
         joined=mine == 1,
         kinds=list(trial.pair[:2]),
         accelerator=trial.pair[2],

@@ -18,10 +18,20 @@ from rota.errors import InputError, OptionError, RotaError
 from rota.files.csv_table import shown
 from rota.server.answers import HttpError, JsonAnswer, status_of
 from rota.server.auth import API, RequestGuard
+from rota.server.bodies import (
+    MAX_KEY_CHARS,
+    CancellationsBody,
+    PolicyBody,
+    SubmissionBody,
+    SubmissionsBody,
+    read_cancellations,
+    read_policy,
+    read_submission,
+    read_submissions,
+)
 from rota.server.changes import MAX_WAIT_SECONDS, Changes, ChangeSource
-from rota.server.description import CANCELLATIONS_BODY, POLICY_BODY, SUBMISSION_BODY, SUBMISSIONS_BODY, describe, problems
+from rota.server.description import body_of, describe, problems
 from rota.server.readiness import Readiness
-from rota.server.reading import MAX_KEY_CHARS, read_cancellations, read_policy, read_submission, read_submissions
 from rota.wire.job_filter import MAX_JOBS, PAGE_JOBS, UNFINISHED, JobFilter
 from rota.wire.rows import CancelRow, JobRow, LogChunk, NodeRow, PageRow, ReadyRow, StatusRow, TakenRow, WhyRow
 from rota.wire.spec import Spec
@@ -72,7 +82,7 @@ class ChangeRow:
 class ServedDaemon(ChangeSource, Protocol):
     """Methods of a daemon that the API calls, from any thread."""
 
-    def submit(self, spec: Spec, user: str, workdir: str, env: Mapping[str, str], key: str = "") -> JobRow: ...
+    def submit(self, spec: Spec, user: str, workdir: str, env: Mapping[str, str], key: str | None = None) -> JobRow: ...
     def submit_many(self, submissions: Sequence[Submission]) -> list[TakenRow]: ...
     def cancel(self, job: int) -> JobRow: ...
     def cancel_many(self, keys: Sequence[str]) -> list[CancelRow]: ...
@@ -144,7 +154,7 @@ def _router(daemon: ServedDaemon, changes: Changes) -> APIRouter:
         "/jobs",
         status_code=HTTPStatus.CREATED,
         response_model=JobRow,
-        openapi_extra=SUBMISSION_BODY,
+        openapi_extra=body_of(SubmissionBody),
         responses=problems(HTTPStatus.CONFLICT, _NOT_NOW),
     )
     def submit(sent: Annotated[Submission, Depends(_submission)]) -> JsonAnswer:
@@ -182,7 +192,7 @@ def _router(daemon: ServedDaemon, changes: Changes) -> APIRouter:
         "/submissions",
         status_code=HTTPStatus.CREATED,
         response_model=list[TakenRow],
-        openapi_extra=SUBMISSIONS_BODY,
+        openapi_extra=body_of(SubmissionsBody),
         responses=problems(HTTPStatus.CONFLICT, _NOT_NOW),
     )
     def submit_many(sent: Annotated[list[Submission], Depends(_submissions)]) -> JsonAnswer:
@@ -192,7 +202,7 @@ def _router(daemon: ServedDaemon, changes: Changes) -> APIRouter:
     @api.post(
         "/cancellations",
         response_model=list[CancelRow],
-        openapi_extra=CANCELLATIONS_BODY,
+        openapi_extra=body_of(CancellationsBody),
         responses={**_OF_A_JOB, **problems(_NOT_NOW)},
     )
     def cancel_many(keys: Annotated[list[str], Depends(_cancellations)]) -> JsonAnswer:
@@ -236,7 +246,7 @@ def _router(daemon: ServedDaemon, changes: Changes) -> APIRouter:
     @api.post(
         "/policy",
         response_model=StatusRow,
-        openapi_extra=POLICY_BODY,
+        openapi_extra=body_of(PolicyBody),
         responses=problems(HTTPStatus.NOT_FOUND, HTTPStatus.CONFLICT, _NOT_NOW),
     )
     def set_policy(named: Annotated[str, Depends(_policy)]) -> JsonAnswer:

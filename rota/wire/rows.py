@@ -60,7 +60,8 @@ class JobRow:
     accepts: list[str] = field(default_factory=list)
     """Accepted accelerator types; empty if the job accepts any."""
     weight: float = 1.0
-    tenant: str = ""
+    tenant: str | None = None
+    """Path of the job's tenant; None if it has none."""
     steps_done: float | None = None
     steps_total: float | None = None
     steps_per_second: float | None = None
@@ -87,8 +88,8 @@ class JobRow:
     """Consecutive failed attempts whose cause probably persists; after five the job fails."""
     retry_at: str | None = None
     """Earliest time of the next attempt while the job pauses after a failed attempt; None otherwise."""
-    problem: str = ""
-    """Failure of the last attempt, or why the state cannot be saved now; empty if there is no problem."""
+    problem: str | None = None
+    """Failure of the last attempt, or why the state cannot be saved now; None if there is no problem."""
     exit_code: int | None = None
     """Exit code of the last attempt; negative if a signal of this number ended it; None before the first exit."""
     last_change: str = ""
@@ -98,8 +99,8 @@ class JobRow:
     """Latest metrics that the script reported, such as its loss."""
     parking: str = ""
     """Park method and the reason for it, `preload: ...`, `sleep: ...` or `exit: ...`, and the result of the last park."""
-    steps_problem: str = ""
-    """Reason why some reported steps do not count; empty if all count."""
+    steps_problem: str | None = None
+    """Reason why some reported steps do not count; None if all count."""
     spec: dict[str, Any] | None = None
     """Complete spec, if one job was requested; None in lists. Variables have only names, because values may be secrets."""
     trials: list[TrialRow] | None = None
@@ -179,8 +180,8 @@ class WhyRow:
     """Forecast of the job's start; None, since this version makes no forecast."""
     last_change: str | None = None
     """Sentence about the last thing that happened to the job."""
-    policy: str = ""
-    """Policy whose answer is in force; empty if no policy has answered yet."""
+    policy: str | None = None
+    """Policy whose answer is in force; None if no policy has answered yet."""
 
     def to_dict(self) -> dict[str, Any]:
         return asdict(self)
@@ -204,12 +205,12 @@ class StatusRow:
     now: str
     daemon_pid: int
     worker_pid: int | None
-    policy_problem: str = ""
-    """Fault of the policy's last answer; empty if there is none."""
+    policy_problem: str | None = None
+    """Fault of the policy's last answer; None if there is none."""
     slow_gpus: list[str] = field(default_factory=list)
     """Sentences about GPUs that other programs use and GPUs that are slower than others."""
-    disk_problem: str = ""
-    """Sentence that the scheduler's disk is full; empty if it has room."""
+    disk_problem: str | None = None
+    """Sentence that the scheduler's disk is full; None if it has room."""
     lease_left_seconds: float | None = None
     """How long all running jobs may keep running without the scheduler, in seconds; None if no job is running."""
 
@@ -246,8 +247,8 @@ class GpuRow:
     """Numbers of the jobs that are parked on this GPU."""
     cordoned: bool
     """Whether the GPU is out of service because it is too slow."""
-    taken_by: str = ""
-    """User of the GPU that is not a job of this scheduler; empty if there is none. No job is placed there until it is free."""
+    taken_by: str | None = None
+    """User of the GPU that is not a job of this scheduler; None if there is none. No job is placed there until it is free."""
     slowdown: float | None
     """Slowdown factor against other GPUs; None if slowdowns are not learned."""
     memory_gib: float | None = None

@@ -4,8 +4,8 @@ The reference page and the JSON schema are generated from the fields here.
 """
 
 import re
-from collections.abc import Mapping
-from datetime import datetime
+from collections.abc import Iterable, Mapping
+from datetime import UTC, datetime
 from pathlib import Path
 from typing import Annotated, Any
 
@@ -182,10 +182,13 @@ class Checkpoint(_Strict):
         "Rota finds out while the job runs.",
     )
 
-    @property
-    def known_to_save(self) -> bool | None:
-        """Return whether the spec states that the job saves its state; None if it states nothing."""
-        return True if self.saves is None and self.model_fields_set & {"dir", "grace"} else self.saves
+    @model_validator(mode="before")
+    @classmethod
+    def _implied(cls, value: Any) -> Any:
+        """Set `saves` if `dir` or `grace` state that the job saves."""
+        if isinstance(value, dict) and value.get("saves") is None and value.keys() & {"dir", "grace"}:
+            return {**value, "saves": True}
+        return value
 
     @field_validator("dir")
     @classmethod
@@ -277,6 +280,21 @@ class Spec(_Strict):
         default_factory=dict,
         description="Environment variables. A variable without a value is passed on from the submitting process.",
     )
+
+    @property
+    def most_gpus(self) -> float:
+        """Number of requested GPUs; the maximum for an elastic job."""
+        return self.gpus.max if isinstance(self.gpus, Range) else self.gpus
+
+    @property
+    def gpu_counts(self) -> tuple[int, ...]:
+        """GPU counts that an elastic job accepts; empty if the job is not elastic."""
+        return self.gpus.counts if isinstance(self.gpus, Range) else ()
+
+    @property
+    def batch_sizes(self) -> tuple[int, ...]:
+        """Batch sizes that the job accepts; empty if its spec has no batch size."""
+        return self.batch.sizes if self.batch is not None else ()
 
     @field_validator("gpus", "steps", "weight", "retries", "name", "profile", mode="before")
     @classmethod
@@ -381,7 +399,29 @@ def spec_from(root: TreeEntry) -> Spec:
     try:
         return Spec.model_validate(root.plain())
     except ValidationError as problem:
-        raise _located(root, problem) from None
+        raise located(root, problem.errors(include_url=False)) from None
+
+
+def encode_spec(spec: Spec) -> dict[str, Any]:
+    """Return the fields that a spec states, as homes store them. A deadline does not depend on the time zone."""
+    plain = spec.model_dump(mode="json", exclude_unset=True)
+    return plain if spec.deadline is None else {**plain, "deadline": spec.deadline.astimezone(UTC).isoformat()}
+
+
+def decode_spec(plain: Mapping[str, Any]) -> Spec:
+    """Return a spec that a home has stored. It is not checked again, since the version that stored it may have accepted more."""
+    found = {"run": plain["run"], **{name: plain[name] for name in Spec.model_fields if name in plain}}
+    for name, part in (("gpus", Range), ("checkpoint", Checkpoint), ("batch", Batch)):
+        if isinstance(found.get(name), dict):
+            found[name] = part.model_construct(**found[name])
+    if found.get("deadline") is not None:
+        found["deadline"] = datetime.fromisoformat(found["deadline"])
+    return Spec.model_construct(**found)
+
+
+def latest_deadline(at_s: float) -> datetime:
+    """Return a deadline in Unix time as a date, or the last date that a spec may have."""
+    return datetime.fromtimestamp(min(at_s, _DEADLINES_S[1]), UTC)
 
 
 def schema() -> dict[str, Any]:
@@ -389,12 +429,12 @@ def schema() -> dict[str, Any]:
     return Spec.model_json_schema()
 
 
-def _located(root: TreeEntry, problem: ValidationError) -> SpecError:
-    """Return the first fault, with its place in the file."""
+def located(root: TreeEntry, faults: Iterable[Any]) -> SpecError:
+    """Return the first fault of a validation, with its place in the file."""
     # A misspelt name comes first, since it often explains the rest. Of several readings of a value, we show the one that got
     # furthest.
     fault = min(
-        problem.errors(include_url=False),
+        faults,
         key=lambda each: (
             each["type"] != "extra_forbidden",
             root.find(each["loc"])[0].line,

@@ -1,14 +1,20 @@
-"""A submission: a spec with its user, working directory and environment."""
+"""A submission: a spec with its user, working directory and environment. Homes store it as it was submitted."""
 
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
 
-from rota.errors import ConflictError, InputError, OptionError, RotaError, SpecError
-from rota.wire.spec import Spec
+from rota.errors import ConflictError, InputError, JournalError, OptionError, RotaError, SpecError
+from rota.wire.spec import Spec, decode_spec, encode_spec, latest_deadline
+
+URL_MARK = "://"
+"""Part of a place for checkpoints that is the URL of a store, and not a folder."""
+LONGEST_COMMAND = 500
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(frozen=True)
 class Submission:
     """A spec, and what comes with it."""
 
@@ -16,8 +22,86 @@ class Submission:
     user: str
     workdir: str
     env: Mapping[str, str]
-    idempotency_key: str = ""
-    """Key chosen by the client; empty if there is none."""
+    """Variables of the submitting process for the job."""
+    idempotency_key: str | None = None
+    """Key chosen by the client; None if there is none. Submissions of a user with the same key are the same job."""
+
+    @property
+    def folder(self) -> str:
+        """Working directory of the job."""
+        return str(Path(self.workdir, self.spec.workdir or ""))
+
+    @property
+    def argv(self) -> tuple[str, ...]:
+        return ("bash", "-c", self.spec.run) if isinstance(self.spec.run, str) else tuple(self.spec.run)
+
+    @property
+    def command(self) -> str:
+        """Command as tables show it, shortened if it is long."""
+        text = self.spec.run if isinstance(self.spec.run, str) else " ".join(self.spec.run)
+        return text if len(text) <= LONGEST_COMMAND else text[:LONGEST_COMMAND] + "…"
+
+    @property
+    def variables(self) -> dict[str, str]:
+        """Environment of the job, without the variables that the driver adds."""
+        return {**self.env, **{name: str(value) for name, value in self.spec.env.items() if value is not None}}
+
+    @property
+    def checkpoint_dir(self) -> str:
+        """Folder below the working directory, or a URL as it is."""
+        place = self.spec.checkpoint.dir or ""
+        return place if URL_MARK in place else str(Path(self.folder, place))
+
+
+def encode_submission(sent: Submission) -> dict[str, Any]:
+    """Return a submission as homes store it."""
+    return {
+        "spec": encode_spec(sent.spec),
+        "user": sent.user,
+        "workdir": sent.workdir,
+        "env": dict(sent.env),
+        "idempotency_key": sent.idempotency_key,
+    }
+
+
+def decode_submission(plain: Mapping[str, Any]) -> Submission:
+    """Return a submission from a home, also from a home of version 0.1. A field of a later version is ignored. Raise JournalError
+    if a field is missing."""
+    try:
+        spec = decode_spec(plain["spec"] if "spec" in plain else _spec_of_0_1(plain))
+        return Submission(spec, plain["user"], plain["workdir"], plain["env"], plain.get("idempotency_key") or None)
+    except KeyError as missing:
+        hint = "use the Rota that wrote it, or another --home"
+        name = plain.get("spec", plain).get("name", "")
+        raise JournalError(f"The record of job {name!r} has no {missing.args[0]}.", hint=hint) from None
+
+
+def _spec_of_0_1(plain: Mapping[str, Any]) -> dict[str, Any]:
+    """Return the spec in a record of version 0.1, which has the values that were derived from it. There 0 and an empty text stand
+    for values that the spec does not state."""
+    argv, counts, sizes = plain["argv"], plain.get("gpu_counts") or [], plain.get("batch_sizes") or []
+    batch = {"size": plain["batch_size"]} if plain.get("batch_size") else None
+    place, deadline_at = plain["checkpoint_dir"], plain.get("deadline_at")
+    if URL_MARK not in place:
+        place = None if place == plain["workdir"] else str(Path(place).relative_to(plain["workdir"]))
+    return {
+        "run": argv[2] if argv[:2] == ["bash", "-c"] and len(argv) == 3 else argv,
+        "name": plain["name"] or None,
+        "gpus": {"min": min(counts), "max": max(counts)} if len(counts) > 1 else plain["gpus"],
+        "accelerators": plain["accelerators"],
+        "steps": plain["steps"],
+        "progress": plain["progress"],
+        "checkpoint": {"dir": place, "grace": plain["grace_seconds"], "saves": plain.get("saves", True)},
+        "park": plain.get("park", True),
+        "preemptible": plain.get("preemptible"),
+        "gpu_memory": plain.get("gpu_gib") or None,
+        "profile": plain["profile"] or None,
+        "weight": plain["weight"],
+        "tenant": plain["tenant"] or None,
+        "deadline": None if deadline_at is None else latest_deadline(deadline_at).isoformat(),
+        "batch": batch and {**batch, "min": min(sizes, default=None), "max": max(sizes, default=None)},
+        "retries": plain["retries"],
+    }
 
 
 @contextmanager

@@ -17,7 +17,6 @@ import pytest
 ROOT = Path(__file__).resolve().parents[2]
 
 NOT_YET = (
-    "rota/agent",
     "rota/beliefs",
     "rota/core",
     "rota/experiments",

@@ -290,7 +290,7 @@ class Faults:
             with contextlib.suppress(ProcessLookupError):
                 resource.prlimit(pid, resource.RLIMIT_FSIZE, NOT_LIMITED)
         if not killed:
-            until(lambda: self.site.client().status().disk_problem == "", "there is room again", PATIENCE)
+            until(lambda: self.site.client().status().disk_problem is None, "there is room again", PATIENCE)
         assert job in self.site.rows(), f"job {job} was taken, and is not there"
         return Fault("", "daemon" if killed else "quota", self.hits[-1].from_s, job)
 

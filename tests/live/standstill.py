@@ -13,7 +13,7 @@ from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import NamedTuple
 
-from rota.agent.attempt_files import StatusFile, read_order, read_status
+from rota.agent.attempt_files import AttemptStatus, read_order, read_status
 from rota.agent.constants import ENDED
 from rota.agent.disk import LOGS, RUN
 from rota.agent.processes import boot_s
@@ -32,7 +32,7 @@ class Attempt(NamedTuple):
     """One that is not known to have ended."""
 
     folder: Path
-    status: StatusFile
+    status: AttemptStatus
     gone_s: float
     """When its job has to be gone, on the clock that counts from boot."""
 

@@ -62,7 +62,7 @@ def test_a_disk_fills_up_and_has_room_again(small_disk: Path, tmp_path: Path) ->
         until(lambda: "is full: no job is taken or started" in place.said(), "the operator is told")
         with pytest.raises(RotaError, match=r"Not taken: the disk of .* is full"):
             place.submit(1, 3, 0.05)
-        assert "is full" in place.client().status().disk_problem
+        assert "is full" in (place.client().status().disk_problem or "")
         assert place.rows()[runs].phase == "running", "what runs goes on"
         place.kill()
         os.truncate(filler, filler.stat().st_size - 500_000)

@@ -46,7 +46,7 @@ def test_jobs_that_leave_with_0_when_told_to_stop_are_started_again(tmp_path: Pa
         silent = place.client().submit(run=script, checkpoint={"grace": 20}).id
         until(lambda: place.rows()[silent].started_at is not None, "it runs")
         telling = place.submit(1, 15, 0.1, leave=0)
-        why = "told to stop and left with exit code 0, and its steps don't show that it is done"
+        why = "asked to stop and exited with code 0, and its steps don't show that it is done"
         until(lambda: why in place.rows()[silent].last_change, "it gives way to the other, and that is told")
         later = place.submit(1, 40, 0.1, leave=0)
         until(lambda: all_ended(place, 3), "all jobs end")

@@ -215,5 +215,5 @@ def test_a_job_that_can_neither_be_parked_nor_save_is_left_running(tmp_path: Pat
         check_exact(place, says)
         assert rows[found].suspensions <= 1 and len({pid for _, pid in steps_told(log(place, found))}) <= 2
         if rows[found].suspensions:
-            assert rows[found].parking.startswith("stay: it was told to stop and left without saving")
+            assert rows[found].parking.startswith("stay: it exited without saving when it was asked to stop")
         assert rows[third].phase == "finished"

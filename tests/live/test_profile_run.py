@@ -171,15 +171,15 @@ def test_gpus_that_others_use_are_left_alone(folder: Path) -> None:
     from rota.live.driver import Driver
     from rota.live.local_channel import LocalChannel
     from rota.live.profiling import Profiling, profile_options
-    from rota.live.requests import submitted_job
     from rota.wire.client import passed_environment
     from rota.wire.spec import Spec
+    from rota.wire.submission import Submission
 
     spec(folder, "well")
     gpus = [Gpu(i, "V100", "V100", 16.0, f"GPU-{i}") for i in range(2)]
     cluster = Cluster.of([Node("box", "V100", 2)], "1x(2xV100)")
     wanted = Spec(run=[sys.executable, "train.py", "well"], gpus={"min": 1, "max": 2}, progress=r"step (\d+)")
-    job = submitted_job(wanted, "ana", str(folder), passed_environment({}))
+    job = Submission(wanted, "ana", str(folder), passed_environment({}))
     local = Driver(folder / "home", LocalChannel(folder / "home", cluster, [gpus]), lease_grace_seconds=5.0)
     profiling = Profiling(
         local, job, folder / "home", seconds=0.3, patience_seconds=120, grace_seconds=5, busy=frozenset({"GPU-0"})

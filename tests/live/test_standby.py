@@ -172,7 +172,7 @@ def test_postgresql_may_crash_while_jobs_run(led: Led, server: PostgresServer) -
     jobs = start_jobs(led, 80)
     server.crash()
     try:
-        until(lambda: "cannot be reached" in led.client().status().disk_problem, "the leader notices")
+        until(lambda: "cannot be reached" in (led.client().status().disk_problem or ""), "the leader notices")
         refused = _refusal(led)
     finally:
         server.start()

@@ -6,34 +6,69 @@ import signal
 import subprocess
 import sys
 import threading
+from collections.abc import Mapping
 from pathlib import Path
 
 from rota.agent.attempt_files import read_order
 from rota.agent.attempt_handle import PACKAGES
-from rota.agent.constants import ATTEMPT_ID
+from rota.agent.constants import ATTEMPT_ID, KILL, RENEW, RESIZE, RESUME, SUSPEND
 from rota.agent.datagrams import send
 from rota.agent.disk import CONTROL, JOB_LOCK, SUPERVISOR_LOCK, attempt_folder, is_free
 from rota.agent.log import LIMIT_BYTES
 from rota.agent.machine import AttemptManager, AttemptStatus, LaunchOrder
-from rota.agent.processes import ProcessIdentity, end_all
+from rota.agent.processes import ProcessIdentity, boot_s, end_all
+from rota.agent.rules import AgentCommand
 from tests.waiting import LONG_SECONDS, until
 
 FOREVER = "while :; do sleep 0.05; done"
+
+
+class Machine(AttemptManager):
+    """An agent's attempts, with a method for each command."""
+
+    def suspend(self, job: int, attempt: int, sequence: int) -> bool:
+        return self.carry_out(job, AgentCommand(SUSPEND, attempt, sequence))
+
+    def park(self, job: int, attempt: int, sequence: int) -> bool:
+        return self.carry_out(job, AgentCommand(SUSPEND, attempt, sequence, parks=True))
+
+    def resume(self, job: int, attempt: int, sequence: int, seconds: float) -> bool:
+        now_s = boot_s()
+        return self.carry_out(job, AgentCommand(RESUME, attempt, sequence, lease_s=now_s + seconds, sent_s=now_s))
+
+    def resize(
+        self,
+        job: int,
+        attempt: int,
+        sequence: int,
+        batch_size: int,
+        env: Mapping[str, str | None] | None = None,
+        gpus_text: str = "",
+    ) -> bool:
+        resize = AgentCommand(RESIZE, attempt, sequence, batch_size=batch_size, env=env, gpus_text=gpus_text)
+        return self.carry_out(job, resize)
+
+    def kill(self, job: int, attempt: int, sequence: int) -> bool:
+        return self.carry_out(job, AgentCommand(KILL, attempt, sequence))
+
+    def renew(self, job: int, attempt: int, seconds: float) -> bool:
+        now_s = boot_s()
+        return self.carry_out(job, AgentCommand(RENEW, attempt, lease_s=now_s + seconds, sent_s=now_s))
 
 
 class Bench:
     def __init__(self, home: Path) -> None:
         self.home = home
         self.rung = threading.Event()
-        self.machines: list[AttemptManager] = []
+        self.machines: list[Machine] = []
         self.others: list[subprocess.Popen[bytes]] = []
         self.machine = self.open()
 
-    def open(self) -> AttemptManager:
+    def open(self) -> Machine:
         """Another daemon on the same home: the one before is as if it were dead, since only locks and files remain of it."""
         for machine in self.machines:
             machine.close()
-        self.machine = AttemptManager(self.home, self.rung.set)
+        self.machine = Machine(self.home, self.rung.set)
         self.machines.append(self.machine)
         return self.machine
 

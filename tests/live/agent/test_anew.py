@@ -24,17 +24,17 @@ def test_it_goes_on_with_other_gpus_and_says_so_with_its_first_step(bench: Bench
     start(bench, "exit 75")
     tells(bench, 5.0, 0.0)
     until(lambda: bench.part().steps_done == 5.0)
-    assert bench.part().paced_steps == 5.0 and bench.part().paced_s == bench.part().stepped_s
+    assert bench.part().pace.since_steps == 5.0 and bench.part().pace.since_s == bench.part().stepped_s
     assert bench.machine.resize(1, 1, 2, 64, TWO, "n1 GPUs 0,1")
     until(lambda: bench.said().count("ready") == 2, "it was started again")
     assert "size 1 0 1" in bench.said() and "size 2 0,1 none" in bench.said()
     assert "--- rota: started again on n1 GPUs 0,1 from step 5 ---" in bench.said()
-    until(lambda: bench.part().paced_s is None, "steps on the other GPUs say nothing of its pace")
+    until(lambda: bench.part().pace.since_s is None, "steps on the other GPUs say nothing of its pace")
     part = bench.part()
     assert (part.attempt, part.state, part.steps_saved, part.start_sequence) == (1, "running", 5.0, 1)
     tells(bench, 6.0, 5.0)
     until(lambda: bench.part().start_sequence == 2, "its first step says that it goes on")
-    assert bench.part().paced_steps == 6.0
+    assert bench.part().pace.since_steps == 6.0
     assert bench.machine.variables(1, 1)["ROTA_GPUS"] == "2"
     bench.machine.suspend(1, 1, 3)
     assert bench.wait().outcome == "yielded"

@@ -8,9 +8,9 @@ import time
 
 import pytest
 
-from rota.agent.attempt_files import StatusFile, read_status, write_order, write_status
+from rota.agent.attempt_files import AttemptStatus, read_status, write_order, write_status
 from rota.agent.disk import JOB_LOCK, LAUNCH, STATUS, SUPERVISOR_LOCK, TOMBSTONE, try_lock, unlock
-from rota.agent.orders import on_disk
+from rota.agent.machine import on_disk
 from rota.agent.processes import boot_id, boot_s
 from tests.live.agent.bench import FOREVER, Bench
 from tests.waiting import alive, until
@@ -86,7 +86,7 @@ def test_numbers_of_another_boot_mean_nothing(bench: Bench) -> None:
     with subprocess.Popen(["sleep", "300"], start_new_session=True) as stranger:
         try:
             prepare(bench)
-            running = StatusFile(1, 1, 1, "running", stranger.pid, stranger.pid, 1.0, 50.0, None, 40.0)
+            running = AttemptStatus(1, 1, 1, "running", stranger.pid, stranger.pid, 1.0, 50.0, None, 40.0)
             write_status(bench.folder(), running._replace(boot_id="another", written_boot_s=boot_s() + 1e6))
             bench.open()
             part = bench.wait()
@@ -102,7 +102,7 @@ def test_a_session_whose_number_was_used_again_is_left_alone(bench: Bench) -> No
     with subprocess.Popen(["sleep", "300"], start_new_session=True) as stranger:
         try:
             prepare(bench)
-            running = StatusFile(1, 1, 1, "running", stranger.pid, stranger.pid, 1.0, boot_id=boot_id(), written_boot_s=seen_s)
+            running = AttemptStatus(1, 1, 1, "running", stranger.pid, stranger.pid, 1.0, boot_id=boot_id(), written_boot_s=seen_s)
             write_status(bench.folder(), running)
             bench.open()
             assert bench.wait().problem == "its supervisor was killed"

@@ -11,8 +11,7 @@ import pytest
 from rota.agent import attempt_handle as attempts
 from rota.agent.attempt_files import unix_s
 from rota.agent.disk import COMPLAINTS, JOB_LOCK, LAUNCH, try_lock, unlock
-from rota.agent.machine import AttemptManager, AttemptStatus
-from rota.agent.orders import on_disk
+from rota.agent.machine import AttemptManager, AttemptStatus, on_disk
 from rota.agent.processes import boot_s
 from tests.live.agent.bench import FOREVER, Bench
 from tests.waiting import until

@@ -11,10 +11,9 @@ from typing import Any
 
 import pytest
 
-from rota.agent.attempt_files import LaunchOrder, read_status
-from rota.agent.messages import AGENT_CODEC, AgentMessage, Forget, StartAttempt
-from rota.agent.node_agent import cluster_agent, interface_of, read_part
-from rota.agent.orders import AttemptStatus
+from rota.agent.attempt_files import AttemptStatus, LaunchOrder, read_status, status_of
+from rota.agent.messages import AgentMessage, Forget, encode_message
+from rota.agent.node_agent import cluster_agent, interface_of
 from rota.agent.overdue import PROBLEM
 from rota.agent.processes import ProcessIdentity, boot_s, end_all
 from rota.model.commands import Kill, Renew, Suspend
@@ -35,7 +34,7 @@ class Desk:
         self.agent = cluster_agent(self.folder / "n1", "n1", "127.0.0.1", accelerator="V100", pretend_gpus=2)
 
     def ask(self, *messages: AgentMessage, whole: bool = False) -> dict[str, Any]:
-        do = [AGENT_CODEC.encode(message) for message in messages]
+        do = [encode_message(message) for message in messages]
         answer: dict[str, Any] = json.loads(self.agent.exchange(json.dumps({"message": 7, "do": do, "whole": whole})))
         return answer
 
@@ -54,16 +53,17 @@ class Desk:
             grace_seconds=20.0,
             lease_grace_seconds=0.1,
         )
-        return self.ask(StartAttempt(1, attempt, order._asdict()))
+        return self.ask(order)
 
-    def part(self) -> tuple[AttemptStatus, int]:
-        (found,) = [read_part(each) for each in self.ask(whole=True)["parts"]]
+    def part(self) -> AttemptStatus:
+        (found,) = [status_of(each) for each in self.ask(whole=True)["parts"]]
+        assert found is not None
         return found
 
     def wait(self, state: str) -> AttemptStatus:
-        until(lambda: self.part()[0].state in (state, "ended"), state)
-        assert self.part()[0].state == state, self.part()
-        return self.part()[0]
+        until(lambda: self.part().state in (state, "ended"), state)
+        assert self.part().state == state, self.part()
+        return self.part()
 
     def close(self) -> None:
         for variables in (self.folder / "n1" / "run").glob("*/*/launch.json"):
@@ -93,14 +93,14 @@ def test_what_a_node_is(desk: Desk) -> None:
 def test_a_job_outlives_the_agent_and_the_next_one_finds_it(desk: Desk) -> None:
     desk.launch("sleep 1000")
     running = desk.wait("running")
-    assert desk.part()[1] == 1, "its place in its gang"
+    assert desk.part().rank == 1, "its place in its gang"
     assert desk.ask()["parts"] == [], "nothing has changed"
     supervisor = json.loads((desk.folder / "n1/run/1/1/status.json").read_text())
     parent = int(Path(f"/proc/{supervisor['pid']}/stat").read_text().rpartition(")")[2].split()[1])
     above = int(Path(f"/proc/{parent}/stat").read_text().rpartition(")")[2].split()[1])
     assert above != os.getpid(), "its supervisor is no child of the agent"
     desk.again()
-    assert desk.part()[0].started_s == running.started_s
+    assert desk.part().started_s == running.started_s
     desk.ask(Suspend(1, 1, 2, ()))
     ended = desk.wait("ended")
     assert (ended.asked, ended.outcome) == ("suspend", "yielded")
@@ -118,7 +118,7 @@ def test_leases_end_by_the_clock_of_the_node(desk: Desk) -> None:
     desk.launch("sleep 1000", lease_s=boot_s() + 60.0)
     desk.wait("running")
     desk.ask(Renew(1, 1, (), boot_s() - 1.0))
-    assert desk.ask()["message"] == 7 and desk.part()[0].asked is None, "a renewal that comes late takes nothing away"
+    assert desk.ask()["message"] == 7 and desk.part().asked is None, "a renewal that comes late takes nothing away"
     desk.ask(Renew(1, 1, (), boot_s() + 0.2))
     ended = desk.wait("ended")
     assert (ended.asked, ended.outcome) == ("lease", "yielded")

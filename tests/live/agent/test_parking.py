@@ -79,10 +79,10 @@ def test_a_script_that_knows_nothing_of_it_sleeps_and_goes_on_in_the_same_proces
         running = resume(bench, sequence + 1)
         assert running.start_sequence == sequence + 1 and running.resumed_s is not None
         until(lambda said=said: steps(bench) > said + 3, "more steps")
-        until(lambda: bench.part().paced_s is not None, "its supervisor has told of them")
+        until(lambda: bench.part().pace.since_s is not None, "its supervisor has told of them")
         part = bench.part()
-        assert part.paced_s is not None and part.resumed_s is not None
-        assert part.paced_s >= part.resumed_s and part.paced_steps > said, "its pace is measured since it was woken"
+        assert part.pace.since_s is not None and part.resumed_s is not None
+        assert part.pace.since_s >= part.resumed_s and part.pace.since_steps > said, "its pace is measured since it was woken"
     lines = [line.split() for line in bench.said().splitlines() if line.startswith("step ")]
     assert [int(line[1]) for line in lines] == list(range(1, len(lines) + 1)), "no step is lost, none is done twice"
     assert {line[3] for line in lines} == {str(pid(bench))}

@@ -12,7 +12,7 @@ from pathlib import Path
 import pytest
 
 from rota.agent import overdue
-from rota.agent.attempt_files import StatusFile, read_status
+from rota.agent.attempt_files import AttemptStatus, read_status
 from rota.agent.attempt_handle import AttemptHandle
 from rota.agent.processes import boot_s
 from tests.live.agent.bench import FOREVER, Bench
@@ -29,13 +29,13 @@ def main_of(bench: Bench) -> int:
     return status.pid
 
 
-def ended(bench: Bench) -> StatusFile | None:
+def ended(bench: Bench) -> AttemptStatus | None:
     """As its supervisor has written it, without an agent."""
     status = read_status(bench.folder())
     return status if status is not None and status.state == "ended" else None
 
 
-def until_ended(bench: Bench) -> StatusFile:
+def until_ended(bench: Bench) -> AttemptStatus:
     until(lambda: ended(bench) is not None, "its end")
     status = ended(bench)
     assert status is not None

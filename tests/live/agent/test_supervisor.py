@@ -48,7 +48,7 @@ def test_it_ends_of_itself(bench: Bench, script: str, outcome: str, code: int, m
 @pytest.mark.parametrize(
     ("code", "outcome", "saved", "marker"),
     [
-        (0, "yielded", 98_600.0, r"suspended at step 98,600, 0 steps lost \(exit code 0 after it was told to stop\)"),
+        (0, "yielded", 98_600.0, r"suspended at step 98,600, 0 steps lost \(exit code 0 after it was asked to stop\)"),
         (75, "yielded", 98_600.0, "suspended at step 98,600, 0 steps lost"),
         (3, "yielded", 98_000.0, r"suspended at step 98,600, 600 steps lost \([\dms.]+ of work\)"),
     ],

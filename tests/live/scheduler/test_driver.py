@@ -7,13 +7,14 @@ import time
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import replace
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 import pytest
 
+from rota.agent.attempt_files import AttemptStatus
 from rota.agent.gpu_readings import Readings
 from rota.agent.log import LogPiece
-from rota.agent.orders import AttemptStatus
 from rota.compose.live_scheduler import JOURNAL_CODEC, make_scheduler, read_setup
 from rota.live import daemon as daemon_module
 from rota.live.cluster_changes import pretend_devices
@@ -21,13 +22,13 @@ from rota.live.daemon import Daemon
 from rota.live.driver import Driver
 from rota.live.driver_protocol import DriverCommand, DriverContext, DriverProtocol
 from rota.live.local_channel import LocalChannel
-from rota.live.requests import submitted_job, to_job_spec
+from rota.live.requests import to_job_spec
 from rota.model.cluster import Cluster
 from rota.model.commands import Kill, Launch, Renew, Resize, Resume, Suspend
 from rota.model.events import Exited, External, Outcome, Started
 from rota.model.units import FOREVER
 from rota.wire.spec import Spec
-from rota.wire.submitted import SubmittedJob
+from rota.wire.submission import Submission
 
 PATIENCE = 60.0
 
@@ -38,7 +39,7 @@ class Instant:
     def __init__(self, cluster: Cluster) -> None:
         self.cluster = cluster
         self.context: DriverContext
-        self.launched: list[SubmittedJob] = []
+        self.launched: list[Submission] = []
         self.acknowledged = 0
         self._events: list[External] = []
 
@@ -54,7 +55,7 @@ class Instant:
     def open(self, context: DriverContext) -> None:
         self.context = context
 
-    def how_parked(self, job: SubmittedJob) -> tuple[str, str]:
+    def how_parked(self, job: Submission) -> tuple[str, str]:
         return "exit", "it has no processes"
 
     def carry_out(self, commands: Sequence[DriverCommand]) -> list[External]:
@@ -114,7 +115,8 @@ def test_a_daemon_runs_on_any_driver(tmp_path: Path) -> None:
             time.sleep(0.02)
         assert daemon.job(str(job)).phase == "finished"
         (launched,) = instant.launched
-        assert (launched.name, launched.argv, launched.env, launched.gpus) == (f"job-{job}", ("train", "--fast"), {"A": "1"}, 2)
+        assert (launched.argv, launched.variables, launched.spec.gpus) == (("train", "--fast"), {"A": "1"}, 2)
+        assert daemon.job(str(job)).name == f"job-{job}"
         assert daemon.logs(job, 0, 1000).text == f"output of job {job}\n"
         assert instant.acknowledged > 0
     finally:
@@ -139,25 +141,9 @@ def launch(job: int = 1, attempt: int = 1, lease_s: float = 1e12) -> Launch:
     return Launch(job, attempt, 1, 0, np.array([0, 1]), (0,), (0,), 0.0, lease_s)
 
 
-def submitted(*argv: str) -> SubmittedJob:
-    return SubmittedJob(
-        name="mine",
-        user="ana",
-        argv=argv,
-        command=" ".join(argv),
-        workdir="/",
-        env={"PATH": "/usr/bin:/bin"},
-        gpus=2,
-        accelerators=(),
-        steps=None,
-        profile="",
-        progress=None,
-        weight=1.0,
-        tenant="",
-        retries=0,
-        grace_seconds=1.0,
-        checkpoint_dir="/",
-    )
+def submitted(*argv: str, **fields: Any) -> Submission:
+    spec = Spec.model_validate({"run": list(argv), "name": "mine", "gpus": 2, "checkpoint": {"grace": 1.0}, **fields})
+    return Submission(spec, "ana", "/", {"PATH": "/usr/bin:/bin"})
 
 
 @pytest.fixture
@@ -205,7 +191,7 @@ while not pathlib.Path(sys.argv[1]).exists():
 def test_an_end_tells_when_the_last_step_was_made(tmp_path: Path) -> None:
     """Between that and its end a job is only leaving: it tears down its framework, say."""
     leave = tmp_path / "leave"
-    job = replace(submitted(sys.executable, "-c", LEAVES_LATER, str(leave)), progress=r"step (\d+)/(\d+)")
+    job = submitted(sys.executable, "-c", LEAVES_LATER, str(leave), progress=r"step (\d+)/(\d+)")
     driver = Driver(tmp_path / "home", LocalChannel(tmp_path / "home", Cluster.parse("4xV100")), lease_grace_seconds=1.0)
     driver.open(DriverContext(lambda: None, lambda number: job, time.time, driver.discover_cluster, device))
     try:
@@ -285,7 +271,7 @@ def test_a_session_changes_its_size_where_it_is(more: dict[str, object], session
     """In one process it takes another batch size by itself; otherwise its processes are started again. A job that is no session
     is suspended and launched again."""
     spec = Spec.model_validate({"run": "train", "batch": {"size": 64, "min": 32, "max": 128}, **more})
-    job = submitted_job(spec, "ana", "/", {})
+    job = Submission(spec, "ana", "/", {})
     assert to_job_spec(job, 0.0).can_resize is session
 
 

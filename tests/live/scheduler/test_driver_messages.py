@@ -16,7 +16,7 @@ import pytest
 
 from rota.agent import node_agent, other_programs
 from rota.agent.gpu_readings import Readings
-from rota.agent.messages import AGENT_CODEC
+from rota.agent.messages import decode_message, encode_message
 from rota.agent.node_agent import NodeFacts, cluster_agent
 from rota.agent.processes import ProcessIdentity, boot_s, end_all
 from rota.live.driver import HEARTBEAT_SECONDS, LOST_SECONDS, Driver
@@ -24,7 +24,6 @@ from rota.live.driver_protocol import DriverCommand, DriverContext
 from rota.live.journal_store import LeadershipLost
 from rota.live.late_starts import FORGET_SECONDS, LATE_SECONDS
 from rota.live.node_channel import HostReply, ReachableHost
-from rota.live.requests import submitted_job
 from rota.model.cluster import Cluster, Node
 from rota.model.commands import Kill, Launch, Renew, Resize, Resume, Suspend, SuspendKind
 from rota.model.events import (
@@ -41,6 +40,7 @@ from rota.model.events import (
 )
 from rota.wire.client import user_name
 from rota.wire.spec import Spec
+from rota.wire.submission import Submission
 from tests.live.scheduler.test_real_gpus import STEPS, nvml
 from tests.waiting import until
 
@@ -123,7 +123,7 @@ class Bench:
         self.answers: list[External] = []
         self.stopped_s: float | None = None
         """Where the clock stands; None: it goes."""
-        self.job = submitted_job(Spec(run=["sh", "-c", "echo step 1; sleep 1000"], progress=r"step (\d+)"), "me", "/", {})
+        self.job = Submission(Spec(run=["sh", "-c", "echo step 1; sleep 1000"], progress=r"step (\d+)"), "me", "/", {})
         self.driver = self.open()
 
     def open(self) -> Driver:
@@ -349,7 +349,7 @@ def test_a_renewal_that_got_lost_is_sent_again(bench: Bench) -> None:
     bench.hosts.away = set()
     bench.hosts.held = []
     bench.driver.events()
-    again = [AGENT_CODEC.decode(plain) for _, text in bench.hosts.held for plain in json.loads(text)["do"]]
+    again = [decode_message(plain) for _, text in bench.hosts.held for plain in json.loads(text)["do"]]
     assert [type(message) for message in again] == [Renew, Renew], "the core says again what it has no answer to"
 
 
@@ -403,7 +403,7 @@ def test_agents_refuse_a_scheduler_that_leads_no_more(bench: Bench) -> None:
     bench.heard(started(0), started(1))
     again = cluster_agent(bench.folder / "a", "a", "127.0.0.1", accelerator="V100", pretend_gpus=2)
     with contextlib.closing(again):
-        asked = {"message": 7, "do": [AGENT_CODEC.encode(Kill(1, 1, 9, ()))], "whole": False}
+        asked = {"message": 7, "do": [encode_message(Kill(1, 1, 9, ()))], "whole": False}
         for epoch in (0, 1):
             assert json.loads(again.exchange(json.dumps(asked | {"epoch": epoch}))) == {"refused": 2, "message": 7}
         assert json.loads(again.exchange(json.dumps(asked | {"do": []}))) == {"refused": 2, "message": 7}
@@ -464,7 +464,7 @@ def parkable(bench: Bench, script: str = PLAIN) -> None:
     path = bench.folder / "plain.py"
     path.write_text(script)
     spec = Spec(run=[sys.executable, str(path)], progress=r"step (\d+)")
-    bench.job = submitted_job(spec, "me", str(bench.folder), {"PATH": os.environ["PATH"]})
+    bench.job = Submission(spec, "me", str(bench.folder), {"PATH": os.environ["PATH"]})
 
 
 def steps_told(bench: Bench) -> list[tuple[int, int]]:
@@ -524,7 +524,7 @@ def test_a_scheduler_that_comes_up_finds_a_parked_job_and_wakes_it(bench: Bench)
 
 def test_a_job_that_its_node_cannot_park_is_told_to_leave(bench: Bench) -> None:
     """The core hears of it when it starts. A word to park that is on its way already is taken for one to leave."""
-    bench.job = submitted_job(Spec(run=["sleep", "1000"]), "me", "/", {"PATH": os.environ["PATH"]})
+    bench.job = Submission(Spec(run=["sleep", "1000"]), "me", "/", {"PATH": os.environ["PATH"]})
     bench.carry_out([bench.launch_one()])
     began = bench.heard(started(0))
     assert [event.can_park for event in began if isinstance(event, Started)] == [False]
@@ -537,10 +537,10 @@ def test_a_job_that_its_node_cannot_park_is_told_to_leave(bench: Bench) -> None:
 
 def test_what_is_known_of_parking_before_a_job_has_a_node(bench: Bench) -> None:
     plain = Spec(run=["python", "x.py"])
-    assert bench.driver.how_parked(submitted_job(plain, "me", "/", {}))[0] == "node"
+    assert bench.driver.how_parked(Submission(plain, "me", "/", {}))[0] == "node"
     for more in ({"park": False}, {"gpus": 2}, {"gpus": {"min": 1, "max": 2}}):
         spec = Spec.model_validate({"run": ["python", "x.py"], **more})
-        assert bench.driver.how_parked(submitted_job(spec, "me", "/", {}))[0] == "exit", more
+        assert bench.driver.how_parked(Submission(spec, "me", "/", {}))[0] == "exit", more
 
 
 SAVES = """

@@ -10,7 +10,8 @@ from typing import Any
 
 import pytest
 
-from rota.agent.messages import AGENT_CODEC, StartAttempt
+from rota.agent.attempt_files import LaunchOrder
+from rota.agent.messages import decode_message
 from rota.agent.processes import ProcessIdentity, boot_s, end_all
 from rota.compose.live_scheduler import JOURNAL_CODEC, make_scheduler, read_setup
 from rota.live import clock
@@ -35,11 +36,11 @@ class Recorded(InProcess):
         self.launched: list[float] = []
 
     def carry(self, host: str, text: str) -> None:
-        for message in map(AGENT_CODEC.decode, json.loads(text)["do"]):
+        for message in map(decode_message, json.loads(text)["do"]):
             if isinstance(message, Renew):
                 self.renewed.append(message.lease_s)
-            elif isinstance(message, StartAttempt):
-                self.launched.append(message.order["lease_seconds"])
+            elif isinstance(message, LaunchOrder):
+                self.launched.append(message.lease_seconds)
         super().carry(host, text)
 
 

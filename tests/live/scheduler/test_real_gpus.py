@@ -158,7 +158,7 @@ def test_a_gpu_that_another_program_uses_is_out_of_service_until_it_is_free(
         assert any(f"GPU 0 of box-h200 is out of service: {who} uses it." in each.sentence for each in daemon.why(job).reasons)
         assert daemon.status().slow_gpus == [f"GPU 0 of box-h200 is out of service: {who} uses it."]
         first, second = daemon.nodes()
-        assert (first.gpus[0].taken_by, second.gpus[0].taken_by) == ("", who)
+        assert (first.gpus[0].taken_by, second.gpus[0].taken_by) == (None, who)
         other.kill()
         other.wait()
         stays.clear()

@@ -1,8 +1,8 @@
 """Jobs that report more steps than there are, and jobs of an earlier version, under a real scheduler."""
 
+import json
 import math
 from concurrent.futures import Future
-from dataclasses import replace
 from pathlib import Path
 
 import pytest
@@ -12,8 +12,9 @@ from rota.live.requests import to_job_spec
 from rota.model.events import Progressed
 from rota.server.answers import JsonAnswer
 from rota.wire.job_filter import JobFilter
+from rota.wire.submission import decode_submission
 from tests.live.scheduler.test_daemon import ended, running, submit
-from tests.unit.live.test_reported_steps import job
+from tests.unit.wire.test_submission import IN_A_HOME
 
 LIAR = "for i in 1 2 3; do echo step 1{}; sleep 0.3; done"
 
@@ -38,13 +39,13 @@ def test_a_job_of_an_earlier_version_can_be_shown(tmp_path: Path) -> None:
     """Earlier versions took deadlines that no date can say, and any number of steps."""
     with running(tmp_path, "1xV100") as daemon:
         submit(daemon, ["sleep", "300"])
-        old = replace(job(10), deadline_at=253402387139.0, steps=int(1e308), grace_seconds=1e308, name="old")
-        old = replace(old, batch_size=2**62, batch_sizes=(2**62,))
+        limits = {"deadline_at": 253402387139.0, "steps": int(1e308), "grace_seconds": 1e308, "name": "old"}
+        old = decode_submission(json.loads(IN_A_HOME) | limits | {"batch_size": 2**62, "batch_sizes": [2**62], "progress": None})
         done: Future[int] = Future()
         daemon._items.put(NewJob(old, to_job_spec(old, daemon.clock()), "exit: it saves", done))
         number = done.result(60)
         row = daemon.job(str(number))
-        assert row.spec is not None and row.spec["deadline"] == "253402387139 seconds since 1970"
+        assert row.spec is not None and row.spec["deadline"] == "9999-01-01T00:00:00Z"
         for found in (row, daemon.jobs(), daemon.why(number), daemon.status()):
             assert JsonAnswer(found).body
         daemon.cancel(number)

@@ -10,17 +10,17 @@ import pytest
 
 from rota.errors import ConflictError, SpecError
 from rota.live.daemon import Daemon
-from rota.live.requests import submitted_job
 from rota.live.submission_keys import SubmissionKeys
 from rota.wire.job_filter import JobFilter
 from rota.wire.spec import Spec
+from rota.wire.submission import Submission
 from tests.live.scheduler.test_daemon import ended, running
 
 PATH = {"PATH": "/usr/bin:/bin"}
 
 
 def submit(daemon: Daemon, key: str, run: str = "true", user: str = "ana", **fields: Any) -> int:
-    return daemon.submit(Spec(run=run, **fields), user, "/", PATH, key).id
+    return daemon.submit(Spec(run=run, **fields), user, "/", PATH, key or None).id
 
 
 def jobs(daemon: Daemon) -> list[int]:
@@ -82,9 +82,9 @@ def test_what_stands_in_the_way_of_a_new_job_does_not_hide_an_old_one(tmp_path: 
 
 
 def test_a_key_belongs_to_its_user_and_its_job() -> None:
-    keys, job = SubmissionKeys(), submitted_job(Spec(run="x"), "ana", "/", {})
-    keys.add(7, replace(job, name="job-7", idempotency_key="k"))
+    keys, job = SubmissionKeys(), Submission(Spec(run="x"), "ana", "/", {})
+    keys.add(7, replace(job, idempotency_key="k"))
     assert keys.find(replace(job, idempotency_key="k")) == 7
-    assert keys.find(replace(job, idempotency_key="k", name="job-7")) == 7
+    assert keys.find(replace(job, idempotency_key="k", spec=Spec(run="x", name="job-7"))) == 7
     assert keys.find(replace(job, idempotency_key="other")) is None and keys.find(job) is None
     assert keys.find(replace(job, idempotency_key="k", user="leo")) is None

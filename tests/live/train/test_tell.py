@@ -28,7 +28,7 @@ def test_a_script_tells_by_one_line(bench: Bench) -> None:
     bench.machine.launch(bench.order(sys.executable, "-c", script, env={"PYTHONPATH": PACKAGES}, progress="session"))
     part = bench.wait()
     assert (part.outcome, part.steps_done, part.steps_total, part.steps_saved) == ("finished", 100.0, 100.0, 100.0)
-    assert part.metrics == {"loss": 0.01} and part.tells_steps
+    assert part.metrics == {"loss": 0.01} and part.reports_steps
 
 
 def test_it_counts_as_begun_with_its_first_step(bench: Bench) -> None:

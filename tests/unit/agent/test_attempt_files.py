@@ -3,12 +3,18 @@
 import json
 from pathlib import Path
 
-from rota.agent.attempt_files import StatusFile, read_status, write_status
+import pytest
+
+from rota.agent.attempt_files import AttemptStatus, LaunchOrder, read_status, starting, status_of, write_status
+from rota.agent.command_datagrams import encode_command, read_command
+from rota.agent.constants import KILL, RENEW, RESIZE, RESUME, SUSPEND
 from rota.agent.disk import STATUS
+from rota.agent.pace import Pace
+from rota.agent.rules import AgentCommand
 
 
 def test_a_status_is_read_as_it_was_written(tmp_path: Path) -> None:
-    status = StatusFile(job=3, attempt=2, sequence=1, state="running", pid=17)
+    status = AttemptStatus(job=3, attempt=2, sequence=1, state="running", pid=17)
     write_status(tmp_path, status)
     found = read_status(tmp_path)
     assert found is not None and (found.job, found.attempt, found.state, found.pid) == (3, 2, "running", 17)
@@ -16,9 +22,64 @@ def test_a_status_is_read_as_it_was_written(tmp_path: Path) -> None:
 
 def test_a_supervisor_of_the_version_before_is_understood(tmp_path: Path) -> None:
     """It keeps running when the scheduler is replaced, and calls an attempt an incarnation."""
-    write_status(tmp_path, StatusFile(job=3, attempt=2, sequence=1, state="running"))
+    write_status(tmp_path, AttemptStatus(job=3, attempt=2, sequence=1, state="running"))
     value = json.loads((tmp_path / STATUS).read_bytes())
     value["incarnation"] = value.pop("attempt")
     (tmp_path / STATUS).write_text(json.dumps(value))
     found = read_status(tmp_path)
     assert found is not None and found.attempt == 2
+
+
+ORDER = LaunchOrder(
+    *(3, 2, 7, ["sh"], {"NODE_RANK": "1", "ROTA_PARK": "preload"}, "/", "/log", "n1:0-1", 40.0, 60.0, 60.0, 1.0),
+    park_way="preload",
+    park_why="it can be",
+    steps_total=90.0,
+    boot_id="b",
+)
+LATER_FIELDS = ("launch_sequence", "gpus_text", "from_step", "park_way", "park_why", "keeps_memory", "rank", "steps_problem")
+
+
+def test_what_such_a_supervisor_leaves_out_is_in_its_order(tmp_path: Path) -> None:
+    written = starting(3, 2, ORDER)._replace(state="running", pid=17, steps_done=55.0, start_sequence=0)
+    plain = {name: value for name, value in written._asdict().items() if name not in LATER_FIELDS}
+    (tmp_path / STATUS).write_text(json.dumps(plain))
+    found = read_status(tmp_path, ORDER)
+    assert found is not None
+    assert (found.gpus_text, found.from_step, found.park_way, found.keeps_memory) == ("n1:0-1", 40.0, "preload", True)
+    assert (found.launch_sequence, found.start_sequence, found.rank, found.steps_done) == (7, 7, 1, 55.0)
+    (tmp_path / STATUS).write_text(json.dumps({**plain, "start_sequence": 9, "colour": "red"}))
+    resized = read_status(tmp_path, ORDER)
+    assert resized is not None and (resized.start_sequence, resized.launch_sequence) == (9, 7)
+
+
+def test_a_status_is_the_same_in_its_file_and_in_a_message() -> None:
+    status = starting(3, 2, ORDER)._replace(pace=Pace(1.0, 2.0, 3.0), metrics={"loss": 0.5})
+    assert status_of(json.loads(json.dumps(status._asdict()))) == status
+    assert status_of({"job": 3, "attempt": 2}) is None, "a power cut may leave half a file"
+
+
+@pytest.mark.parametrize(
+    "command",
+    [
+        AgentCommand(SUSPEND, 2, 5),
+        AgentCommand(SUSPEND, 2, 5, parks=True),
+        AgentCommand(KILL, 2, 5),
+        AgentCommand(RENEW, 2, lease_s=160.0, sent_s=100.0),
+        AgentCommand(RESUME, 2, 5, lease_s=160.0, sent_s=100.0),
+        AgentCommand(RESIZE, 2, 5, batch_size=64),
+        AgentCommand(RESIZE, 2, 5, batch_size=64, env={"A": "1", "B": None}, gpus_text="n1:0"),
+    ],
+)
+def test_a_command_reaches_its_supervisor_as_it_is(command: AgentCommand) -> None:
+    assert read_command(json.loads(json.dumps(encode_command(command))), 2, 101.0) == command
+
+
+def test_a_lease_from_the_future_begins_now() -> None:
+    message = encode_command(AgentCommand(RENEW, 2, lease_s=160.0, sent_s=100.0))
+    assert read_command(message, 2, 90.0) == AgentCommand(RENEW, 2, lease_s=150.0, sent_s=90.0)
+
+
+@pytest.mark.parametrize("message", [{}, {"op": "renew"}, {"op": "kill", "sequence": -1}, {"op": "resize", "sequence": 1}])
+def test_a_datagram_that_is_not_a_command(message: dict[str, object]) -> None:
+    assert read_command(message, 2, 0.0) is None

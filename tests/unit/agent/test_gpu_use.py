@@ -63,7 +63,7 @@ def test_gpus_by_the_number_that_the_job_was_given() -> None:
         (2, 1): {"CUDA_VISIBLE_DEVICES": "2", "ROTA_LIFE": "2.1.x"},
         (3, 1): {"CUDA_VISIBLE_DEVICES": "0"},
     }
-    there = [RUNS, replace(RUNS, job=2, state="parked"), replace(RUNS, job=3, state="ended")]
+    there = [RUNS, RUNS._replace(job=2, state="parked"), RUNS._replace(job=3, state="ended")]
     found = holders(there, lambda job, attempt: environments[job, attempt], {0: A, 2: B})
     assert found == [
         GpuHolder((1, 1), "1.1.x", frozenset({A, B}), works=True),

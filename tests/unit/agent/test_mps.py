@@ -32,6 +32,6 @@ def test_the_folder_of_a_control_daemon(tmp_path: Path) -> None:
 
 def test_what_a_job_is_told(tmp_path: Path) -> None:
     assert mps_environment(None, [0], 12.0) == {}
-    assert mps_environment(tmp_path, [0], 0.0) == {"CUDA_MPS_PIPE_DIRECTORY": str(tmp_path)}
+    assert mps_environment(tmp_path, [0], None) == {"CUDA_MPS_PIPE_DIRECTORY": str(tmp_path)}
     limited = mps_environment(tmp_path, [2, 3], 1.5)
     assert limited["CUDA_MPS_PINNED_DEVICE_MEM_LIMIT"] == "2=1536M,3=1536M"

@@ -2,20 +2,21 @@
 
 import sys
 from pathlib import Path
-from typing import Any
 
+from rota.agent.attempt_files import LaunchOrder
 from rota.agent.node_parking import with_parking
 from rota.park.park_environment import HOOK_FOLDER
 
 
-def order(*argv: str, **env: str) -> dict[str, Any]:
-    return {"argv": list(argv), "env": {"PYTHONPATH": "/mine", **env}, "workdir": "/", "job": 3}
+def order(*argv: str, **env: str) -> LaunchOrder:
+    variables = {"PYTHONPATH": "/mine", **env}
+    return LaunchOrder(3, 1, 1, argv, variables, "/", "/log", "n1:0", 0.0, 60.0, 60.0, 1.0, may_park=True)
 
 
 def test_a_node_with_pretend_gpus_lets_it_sleep() -> None:
-    found = with_parking(order(sys.executable, "train.py"), {"wanted": True, "gpus": 1}, real_gpus=False)
-    assert (found["park_way"], found["job"]) == ("sleep", 3)
-    assert found["env"]["ROTA_PARK"] == "sleep" and found["env"]["PYTHONPATH"] == f"{HOOK_FOLDER}:/mine"
+    found = with_parking(order(sys.executable, "train.py"), real_gpus=False)
+    assert (found.park_way, found.job) == ("sleep", 3)
+    assert found.env["ROTA_PARK"] == "sleep" and found.env["PYTHONPATH"] == f"{HOOK_FOLDER}:/mine"
 
 
 def test_what_cannot_be_parked_gets_nothing() -> None:
@@ -24,9 +25,8 @@ def test_what_cannot_be_parked_gets_nothing() -> None:
         ((sys.executable, "train.py"), True, 2, "a job of several GPUs cannot be parked yet"),
         (("/bin/sleep", "9"), True, 1, "its command /bin/sleep is not Python"),
     ):
-        plain = order(*argv)
-        found = with_parking(plain, {"wanted": wanted, "gpus": gpus}, real_gpus=False)
-        assert found == {**plain, "park_way": "exit", "park_why": why}
+        plain = order(*argv)._replace(may_park=wanted, most_gpus=gpus)
+        assert with_parking(plain, real_gpus=False) == plain._replace(park_way="exit", park_why=why)
 
 
 def test_with_real_gpus_it_goes_by_the_python_of_the_job(tmp_path: Path) -> None:
@@ -38,5 +38,5 @@ def test_with_real_gpus_it_goes_by_the_python_of_the_job(tmp_path: Path) -> None
     version = tmp_path / "lib/python3.12/site-packages/torch/version.py"
     version.parent.mkdir(parents=True)
     version.write_text("cuda: str = '99.0'\n")
-    found = with_parking(order(str(python), "train.py", PYTHONPATH=""), {"wanted": True, "gpus": 1}, real_gpus=True)
-    assert "torch_memory_saver for CUDA 99 is not installed" in found["park_why"]
+    found = with_parking(order(str(python), "train.py", PYTHONPATH=""), real_gpus=True)
+    assert "torch_memory_saver for CUDA 99 is not installed" in found.park_why

@@ -2,10 +2,10 @@
 
 import pytest
 
-from rota.agent.attempt_files import StatusFile
+from rota.agent.attempt_files import AttemptStatus
 from rota.agent.outcome import end_text, length_text, lost_seconds
 
-RAN = StatusFile(1, 1, 2, "ended", pid=7, started_s=1000.0, ended_s=1200.0, outcome="yielded", asked="suspend", exit_code=-15)
+RAN = AttemptStatus(1, 1, 2, "ended", pid=7, started_s=1000.0, ended_s=1200.0, outcome="yielded", asked="suspend", exit_code=-15)
 """200 s, without a word of its steps."""
 
 
@@ -30,7 +30,7 @@ RAN = StatusFile(1, 1, 2, "ended", pid=7, started_s=1000.0, ended_s=1200.0, outc
         ),
     ],
 )
-def test_an_end_in_words(status: StatusFile, said: str) -> None:
+def test_an_end_in_words(status: AttemptStatus, said: str) -> None:
     assert end_text(status) == said
 
 

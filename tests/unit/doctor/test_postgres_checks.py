@@ -10,6 +10,8 @@ from rota.doctor.home_checks import check_jobs, check_journal
 from rota.live.election import Election
 from rota.live.journal import KeptJob
 from rota.live.journal_place import find_journal, keep_place, open_journal
+from rota.wire.spec import Spec
+from rota.wire.submission import Submission, encode_submission
 from tests.postgres import postgres_server
 
 
@@ -28,8 +30,9 @@ def test_a_journal_in_postgresql(tmp_path: Path) -> None:
             assert election.try_to_lead()
             with contextlib.closing(open_journal(place, JOURNAL_CODEC, election.epoch)) as journal:
                 for number in (1, 2):
-                    spec = {"name": f"j{number}", "workdir": str(tmp_path if number == 1 else tmp_path / "gone")}
-                    journal.append(1.0, [], None, {number: KeptJob(spec, {}, False)})
+                    folder = str(tmp_path if number == 1 else tmp_path / "gone")
+                    sent = encode_submission(Submission(Spec(run="train", name=f"j{number}"), "ana", folder, {}))
+                    journal.append(1.0, [], None, {number: KeptJob(sent, {}, False)})
             found = list(check_journal(tmp_path))
             assert [(each.check, each.state) for each in found] == [("journal's server", "ok"), ("journal", "ok"), ("lead", "ok")]
             assert "2 entries, 2 jobs" in found[1].found and "(epoch 1) is leader" in found[2].found

@@ -5,13 +5,13 @@ import pytest
 from rota.errors import UnknownNameError
 from rota.live.find_record import MOST_LISTED, find_record
 from rota.live.history import JobRecord
-from rota.live.requests import submitted_job
 from rota.wire.spec import Spec
+from rota.wire.submission import Submission
 
 
 def records(*names: str) -> dict[int, JobRecord]:
     spec = {name: Spec.model_validate({"name": name, "run": ["true"]}) for name in names}
-    return {job: JobRecord(job, submitted_job(spec[name], "me", "/", {}), 0.0) for job, name in enumerate(names, 1)}
+    return {job: JobRecord(job, Submission(spec[name], "me", "/", {}), 0.0) for job, name in enumerate(names, 1)}
 
 
 def test_an_unknown_name_is_answered_with_the_newest_names_and_how_many_there_are() -> None:

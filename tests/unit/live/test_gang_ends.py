@@ -4,9 +4,9 @@ import pytest
 
 from rota.core.scheduler import Scheduler
 from rota.live.history import JobHistory, JobRecord
-from rota.live.requests import submitted_job
 from rota.model.events import Exited, Outcome
 from rota.wire.spec import Spec
+from rota.wire.submission import Submission
 from tests.unit.core.helpers import Bench
 
 LOST, FINISHED, FAILED = Outcome.LOST, Outcome.FINISHED, Outcome.FAILED
@@ -33,7 +33,7 @@ def test_one_part_that_finished_is_enough_unless_another_failed(first: Outcome, 
     """A supervisor that was lost says nothing of the work: the other part saw its end."""
     made, history = Bench("2x(1xV100)"), JobHistory()
     made.obey(made.submit(gpus=2, steps=10.0))
-    job = submitted_job(Spec(run="train", gpus=2), "ana", "/", {})
+    job = Submission(Spec(run="train", gpus=2), "ana", "/", {})
     history.add(JobRecord(0, job, 0.0, last_change="submitted", parking=""))
     fold(history, made.core, Exited(0, 1, 10.0, first, 10.0, 0))
     assert not history.records[0].ended, "the other part is still there"

@@ -1,14 +1,14 @@
 """What is said of how a job left."""
 
-from dataclasses import replace
 from typing import Any
 
 import pytest
 
-from rota.agent.orders import AttemptStatus
+from rota.agent.attempt_files import AttemptStatus
+from rota.agent.pace import Pace
 from rota.live.history import _UNSAVED, JobRecord, _how, _parking, _quiet_seconds, step_rate
-from rota.live.requests import submitted_job
 from rota.wire.spec import Spec
+from rota.wire.submission import Submission, encode_submission
 
 
 def left(exit_code: int | None, done: float, saved: float, stepped_s: float | None = 1.0) -> AttemptStatus:
@@ -56,16 +56,15 @@ def test_how_it_left(part: AttemptStatus, said: str) -> None:
 )
 def test_how_it_is_parked_is_what_its_node_found(way: str, before: str, saves: bool, said: str) -> None:
     spec = Spec.model_validate({"run": ["x"], "checkpoint": {"saves": saves}})
-    record = JobRecord(1, submitted_job(spec, "me", "/", {}), 0.0, parking=before)
-    part = replace(left(None, 0, 0), park_way=way, park_why="so it is")
+    record = JobRecord(1, Submission(spec, "me", "/", {}), 0.0, parking=before)
+    part = left(None, 0, 0)._replace(park_way=way, park_why="so it is")
     assert _parking(record, part) == said
 
 
 def running(done: float, stepped_s: float, paced: tuple[float, float] | None, **changes: Any) -> AttemptStatus:
     """At step `done`, started at 0, its first step at 60 s; `paced`: since when its pace is measured, and from which step."""
-    since_s, since_steps = paced if paced is not None else (None, 0.0)
-    status = replace(left(None, done, 0.0, stepped_s), state="running", ended_s=None, asked=None, outcome=None, began_s=60.0)
-    return replace(status, paced_s=since_s, paced_steps=since_steps, **changes)
+    status = left(None, done, 0.0, stepped_s)._replace(state="running", ended_s=None, asked=None, outcome=None, began_s=60.0)
+    return status._replace(pace=Pace(60.0, *paced) if paced is not None else Pace(), **changes)
 
 
 def test_the_rate_of_a_job_is_without_its_start() -> None:
@@ -74,8 +73,8 @@ def test_the_rate_of_a_job_is_without_its_start() -> None:
 
 
 def test_after_a_resume_or_a_resize_earlier_steps_say_nothing() -> None:
-    assert step_rate(running(26, 60.5, None, change_sequence=7), 60.7) is None
-    assert step_rate(running(30, 100.5, (100.0, 27.0), change_sequence=7), 100.6) == pytest.approx(6.0)
+    assert step_rate(running(26, 60.5, None, start_sequence=7), 60.7) is None
+    assert step_rate(running(30, 100.5, (100.0, 27.0), start_sequence=7), 100.6) == pytest.approx(6.0)
 
 
 def test_a_supervisor_of_an_earlier_version_says_only_when_it_began() -> None:
@@ -93,3 +92,13 @@ def test_what_it_has_done_since_its_last_report_is_no_longer_left() -> None:
     part = running(501, 70.0, (60.0, 1.0))
     assert _quiet_seconds(part, 72.0) == pytest.approx(2.0)
     assert _quiet_seconds(part, 160.0) == 0.0 == _quiet_seconds(None, 160.0), "one that stalls does nothing"
+
+
+def test_an_empty_text_of_an_earlier_version_is_none() -> None:
+    sent = encode_submission(Submission(Spec(run="x"), "me", "/", {}))
+    written = {"submitted_s": 1.0, "phase": "running", "problem": "", "parking_problem": "", "steps_problem": "it reported 9"}
+    record = JobRecord.of(3, sent, written)
+    assert (record.name, record.phase, record.problem, record.parking_problem) == ("job-3", "running", None, None)
+    before = "sleep: it was told to stop and left without saving, so where it can't be parked it is left running from now on"
+    assert JobRecord.of(3, sent, written | {"parking": before}).parking == f"sleep: {_UNSAVED}"
+    assert record.steps_problem == "it reported 9" and JobRecord.of(3, sent, record.to_plain()) == record

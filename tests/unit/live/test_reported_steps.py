@@ -1,16 +1,15 @@
 """Steps that jobs report: no more count than were requested."""
 
 import math
-from dataclasses import replace
 
 import pytest
 
-from rota.agent.orders import AttemptStatus
+from rota.agent.attempt_files import AttemptStatus
 from rota.live.reported_steps import within_requested
-from rota.live.requests import asked_for, submitted_job
+from rota.live.requests import shown_spec
 from rota.server.answers import JsonAnswer
 from rota.wire.spec import MAX_STEPS, Spec
-from rota.wire.submitted import SubmittedJob
+from rota.wire.submission import Submission
 from tests.unit.live.test_history import left
 
 
@@ -18,8 +17,8 @@ def status() -> AttemptStatus:
     return left(None, 1.0, 0.0)
 
 
-def job(steps: int | None) -> SubmittedJob:
-    return submitted_job(Spec(run="x", steps=steps), "ana", "/", {})
+def job(steps: int | None) -> Submission:
+    return Submission(Spec(run="x", steps=steps), "ana", "/", {})
 
 
 @pytest.mark.parametrize(
@@ -36,25 +35,25 @@ def job(steps: int | None) -> SubmittedJob:
 def test_no_more_steps_count_than_were_requested(
     steps: int | None, done: float, saved: float, counts: tuple[float, float], problem: str
 ) -> None:
-    found = within_requested(replace(status(), steps_done=done, steps_saved=saved), lambda number: job(steps))
+    found = within_requested(status()._replace(steps_done=done, steps_saved=saved), lambda number: job(steps))
     assert (found.steps_done, found.steps_saved) == counts and found.steps_problem == problem
 
 
 def test_the_total_that_a_job_reports_is_limited_too() -> None:
-    found = within_requested(replace(status(), steps_done=1.0, steps_total=1e308), lambda number: job(None))
+    found = within_requested(status()._replace(steps_done=1.0, steps_total=1e308), lambda number: job(None))
     assert (found.steps_total, found.steps_problem) == (float(MAX_STEPS), "")
 
 
 def test_a_process_that_the_scheduler_does_not_know_is_taken_as_it_is() -> None:
-    def unknown(number: int) -> SubmittedJob:
+    def unknown(number: int) -> Submission:
         raise KeyError(number)
 
     assert within_requested(status(), unknown) == status()
 
 
 def test_deadlines_are_told_as_dates() -> None:
-    deadline = replace(job(1), deadline_at=1900000000.0)
-    assert asked_for(deadline)["deadline"] == "2030-03-17T17:46:40Z" and asked_for(job(1))["deadline"] is None
+    sent = Submission(Spec(run="x", deadline="2030-03-17T18:46:40+01:00"), "ana", "/", {})
+    assert shown_spec(sent, "x")["deadline"] == "2030-03-17T17:46:40Z" and shown_spec(job(1), "x")["deadline"] is None
 
 
 def test_numbers_that_json_does_not_know_are_left_out() -> None:

@@ -1,11 +1,9 @@
 """When a live job counts as started."""
 
-from dataclasses import replace
-
 from hypothesis import given
 from hypothesis import strategies as st
 
-from rota.agent.orders import AttemptStatus
+from rota.agent.attempt_files import AttemptStatus
 from rota.live.starts import LONGEST_USUAL_SECONDS, PATIENCE, USUAL_SECONDS, Starts
 
 RUNS = AttemptStatus(
@@ -28,19 +26,19 @@ RUNS = AttemptStatus(
 def test_with_its_first_step_however_late_that_is_told() -> None:
     starts = Starts()
     assert starts.began_s(RUNS, 105.0) is None
-    assert starts.began_s(replace(RUNS, began_s=112.5), 190.0) == 112.5
+    assert starts.began_s(RUNS._replace(began_s=112.5), 190.0) == 112.5
 
 
 def test_without_steps_with_its_process() -> None:
-    assert Starts().began_s(replace(RUNS, began_s=100.0), 100.1) == 100.0
+    assert Starts().began_s(RUNS._replace(began_s=100.0), 100.1) == 100.0
 
 
 def test_not_before_it_has_a_process() -> None:
-    assert Starts().began_s(replace(RUNS, state="starting", started_s=None), 1e6) is None
+    assert Starts().began_s(RUNS._replace(state="starting", started_s=None), 1e6) is None
 
 
 def test_one_that_ended_without_a_step_had_started_with_its_process() -> None:
-    assert Starts().began_s(replace(RUNS, state="ended", ended_s=101.0), 101.0) == 100.0
+    assert Starts().began_s(RUNS._replace(state="ended", ended_s=101.0), 101.0) == 100.0
 
 
 def test_a_first_step_is_not_waited_for_for_ever() -> None:
@@ -55,7 +53,7 @@ def test_a_first_step_is_not_waited_for_for_ever() -> None:
 def test_patience_follows_what_is_usual_within_bounds(seconds: list[float]) -> None:
     starts = Starts()
     for each in seconds:
-        starts.began_s(replace(RUNS, began_s=100.0 + each), 1e6)
+        starts.began_s(RUNS._replace(began_s=100.0 + each), 1e6)
     assert PATIENCE * USUAL_SECONDS <= starts.patience_seconds <= PATIENCE * LONGEST_USUAL_SECONDS
     if seconds and min(seconds) > USUAL_SECONDS and max(seconds) < LONGEST_USUAL_SECONDS:
         assert PATIENCE * min(seconds) * 0.999 <= starts.patience_seconds <= PATIENCE * max(seconds) * 1.001

@@ -1,23 +1,22 @@
 """Steps per second of live jobs: right to the step, and never over a moment at which something changed."""
 
 import math
-from dataclasses import replace
 
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from rota.agent.attempt_files import AttemptStatus
 from rota.agent.gpu_use import GpuUse
-from rota.agent.orders import AttemptStatus
 from rota.live.step_rates import FIRST_SECONDS, LATER_SECONDS, LEAST_STEPS, StepRates
 from rota.model.events import Measured
 from tests.unit.live.test_starts import RUNS
 
-HERE = replace(RUNS, gpus_text="n1:0", began_s=100.0)
+HERE = RUNS._replace(gpus_text="n1:0", began_s=100.0)
 
 
 def at(status: AttemptStatus, steps: float, moment_s: float) -> AttemptStatus:
-    return replace(status, steps_done=steps, stepped_s=moment_s)
+    return status._replace(steps_done=steps, stepped_s=moment_s)
 
 
 def began(*parts: AttemptStatus) -> dict[tuple[int, int], float]:
@@ -59,24 +58,24 @@ def test_later_windows_are_longer_and_follow_each_other() -> None:
 
 
 def test_a_partner_begins_and_leaves() -> None:
-    rates, partner = StepRates(), replace(HERE, job=2, attempt=3, began_s=110.0)
+    rates, partner = StepRates(), HERE._replace(job=2, attempt=3, began_s=110.0)
     look(rates, at(HERE, 1, 100.0))
-    starting = replace(partner, began_s=None)
+    starting = partner._replace(began_s=None)
     assert look(rates, at(HERE, 19, 109.0), starting) is None, "while it starts nobody is measured"
     assert look(rates, at(HERE, 20, 109.9), at(partner, 1, 110.0)) is None, "a step from before it came says nothing"
     look(rates, at(HERE, 21, 110.5), at(partner, 2, 111.0))
     found = rates_of(look(rates, at(HERE, 31, 115.5), at(partner, 7, 116.0)))
     assert found == {1: (110.5, 2.0), 2: (110.0, 1.0)}
-    stopping = replace(at(partner, 9, 118.0), asked="suspend")
+    stopping = at(partner, 9, 118.0)._replace(asked="suspend")
     assert look(rates, at(HERE, 91, 145.5), stopping) is None, "while it saves nobody is measured"
-    gone = replace(stopping, state="ended", ended_s=146.0)
+    gone = stopping._replace(state="ended", ended_s=146.0)
     assert look(rates, at(HERE, 92, 145.8), gone) is None
     look(rates, at(HERE, 93, 146.5))
     assert rates_of(look(rates, at(HERE, 113, 150.5))) == {1: (146.5, 5.0)}
 
 
 def test_who_has_other_gpus_is_no_company() -> None:
-    rates, other = StepRates(), replace(HERE, job=2, gpus_text="n1:1", began_s=None)
+    rates, other = StepRates(), HERE._replace(job=2, gpus_text="n1:1", began_s=None)
     look(rates, at(HERE, 1, 100.0), other)
     assert rates_of(look(rates, at(HERE, 11, 105.0), other)) == {1: (100.0, 2.0)}
 
@@ -102,7 +101,7 @@ def test_every_measurement_is_of_one_company(stretches: list[float], alone: floa
     for number, seconds in enumerate(stretches):
         together = number % 2 == 1
         pace = alone * share if together else alone
-        partner = replace(HERE, job=2, attempt=number, began_s=now_s) if together else None
+        partner = HERE._replace(job=2, attempt=number, began_s=now_s) if together else None
         while look_s < now_s + seconds:
             done = progress + pace * (look_s - now_s)
             if math.floor(done) > steps:
@@ -113,7 +112,7 @@ def test_every_measurement_is_of_one_company(stretches: list[float], alone: floa
                 assert since_s >= begun_s - 1e-9 and rate == pytest.approx(pace, rel=1e-6)
             before, look_s = None, look_s + every
         progress, now_s, begun_s = progress + pace * seconds, now_s + seconds, now_s + seconds
-        before = replace(partner, state="ended", ended_s=now_s) if partner else None
+        before = partner._replace(state="ended", ended_s=now_s) if partner else None
 
 
 def test_few_steps_are_waited_for() -> None:
@@ -124,8 +123,8 @@ def test_few_steps_are_waited_for() -> None:
 
 
 def test_what_is_parked_on_its_gpus_keeps_no_job_from_being_measured() -> None:
-    rates, other = StepRates(), replace(HERE, job=2)
-    sleeping = replace(at(other, 50, 111.0), state="parked", parked_s=112.0)
+    rates, other = StepRates(), HERE._replace(job=2)
+    sleeping = at(other, 50, 111.0)._replace(state="parked", parked_s=112.0)
     assert look(rates, at(HERE, 1, 111.5), sleeping) is None, "they were together until it fell asleep"
     look(rates, at(HERE, 2, 112.5), sleeping)
     assert rates_of(look(rates, at(HERE, 12, 117.5), sleeping)) == {1: (112.5, 2.0)}
@@ -166,5 +165,5 @@ def test_memory_of_a_job_that_tells_no_steps_when_it_grows() -> None:
     assert found is not None and math.isnan(found.rate[0]) and found.peak_gib[0] == 10.0 and found.since_s[0] == 101.0
     assert looked(rates, HERE, used(102.0, 0.9, 10.2)) is None, "hardly more"
     assert figures(looked(rates, HERE, used(103.0, 0.9, 12.0)))[1] == 12.0
-    silent = replace(HERE, began_s=None)
+    silent = HERE._replace(began_s=None)
     assert looked(StepRates(), silent, used(101.0, 0.9, 10.0)) is None, "it has not started yet"

@@ -64,7 +64,7 @@ class Standin:
         """If set, it is not known whether it is ready until this happens."""
         self.policy = "tiresias"
 
-    def submit(self, spec: Spec, user: str, workdir: str, env: Mapping[str, str], key: str = "") -> JobRow:
+    def submit(self, spec: Spec, user: str, workdir: str, env: Mapping[str, str], key: str | None = None) -> JobRow:
         if key and (before := self.keys.get((user, key))) is not None:
             if self.sent[before] != (spec, user, workdir, env):
                 raise ConflictError("another job was submitted under this key.", field="idempotency_key", value=key, hint="")
