@@ -1,20 +1,17 @@
 """The grid: axes of values, and the cells they span. A cell is one study."""
 
-import hashlib
 import itertools
-import json
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
-from rota import __version__
 from rota.compose.fingerprint import Fingerprints
 from rota.compose.limits import MAX_SEEDS
 from rota.compose.registry import PLACER_REGISTRY, POLICY_REGISTRY, split_pair
 from rota.compose.study import CLUSTER, Study, make_study, read_field
 from rota.errors import OptionError
+from rota.experiments.cell import Cell, make_cell
 from rota.experiments.vary_options import PARTS, check_varied, takes, with_options, with_settings
-from rota.experiments.versions import sources
 from rota.traces.read_trace import STDIN
 from rota.traces.synthetic import reseeded
 
@@ -22,23 +19,6 @@ MOST_CELLS = 100_000
 
 AXES = ("policies", "traces", "clusters", "placers")
 """Fields of a grid that are axes of their own."""
-
-
-@dataclass(frozen=True)
-class SweepCell:
-    """One simulation of a grid."""
-
-    study: Study
-    axes: Mapping[str, Any]
-    """What tells it from the other cells, the seed apart."""
-    key: str
-    """The same study, the same contents of its files and the same version of Rota have the same key."""
-    files: Mapping[str, str] = field(default_factory=dict)
-    """The files that it reads, as the study names them, and a digest of each."""
-
-    @property
-    def seed(self) -> int:
-        return self.study.seed
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -92,13 +72,13 @@ class Grid:
                 found += [study for study, _ in self._studies(lone, {**first, name: (value,)}, seeds=1)]
         return found
 
-    def cells(self) -> list[SweepCell]:
+    def cells(self) -> list[Cell]:
         """Every cell once, in the order of the axes."""
-        found: dict[str, SweepCell] = {}
+        found: dict[str, Cell] = {}
         fingerprints = Fingerprints()
         for study, axes in self._studies({axis: getattr(self, axis) for axis in AXES}, self.vary, self.seeds):
-            key = _key(fingerprints.of(study))
-            found.setdefault(key, SweepCell(study, axes, key, fingerprints.files(study)))
+            cell = make_cell(study, axes, fingerprints)
+            found.setdefault(cell.key, cell)
         return list(found.values())
 
     def _studies(
@@ -174,7 +154,3 @@ def _read(name: str, value: Any) -> Any:
 def _shown(value: Any) -> Any:
     """As it stands in tables and files."""
     return value if value is None or isinstance(value, str | int | float) else str(value)
-
-
-def _key(fingerprint: str) -> str:
-    return hashlib.sha256(json.dumps([__version__, sources(), fingerprint]).encode()).hexdigest()[:20]

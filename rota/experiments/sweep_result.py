@@ -8,7 +8,7 @@ from typing import Any
 import numpy as np
 
 from rota.errors import RotaError
-from rota.experiments.grid import SweepCell
+from rota.experiments.cell import FailedCell
 from rota.report.comparison import interval
 from rota.report.result import durations, html_table, note_lines, pandas, percent, plain_table
 
@@ -27,15 +27,6 @@ _SHOWN = {
 
 NONE = "-"
 """What stands for a value that does not concern a policy, and for a figure that is not known."""
-
-
-@dataclass(frozen=True, slots=True)
-class FailedCell:
-    """A cell that has no result."""
-
-    cell: SweepCell
-    error: str
-    hint: str
 
 
 @dataclass(frozen=True, slots=True)

@@ -3,7 +3,7 @@
 from collections.abc import Mapping, Sequence
 
 from rota.papers.claims import Claim, claim, mean
-from rota.papers.paper_cells import CellResult
+from rota.papers.experiment import CellResult
 from rota.report.plots import Plot, Series, chart
 
 BySeed = Mapping[str, float]

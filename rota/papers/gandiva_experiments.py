@@ -19,9 +19,8 @@ from typing import Any
 
 from rota.beliefs.rates import Rates
 from rota.compose.study import Study
+from rota.papers.experiment import PaperCell, ReproduceRequest
 from rota.papers.gandiva_rates import disturbed, made_up_rates, measured_rates, write_rates
-from rota.papers.paper_cells import PaperCell
-from rota.papers.request import ReproduceRequest
 from rota.papers.tiresias_experiments import CLUSTER as TIRESIAS_CLUSTER
 from rota.papers.tiresias_experiments import JOBS as TIRESIAS_JOBS
 from rota.papers.tiresias_experiments import LAS
@@ -108,14 +107,14 @@ QUICK = GandivaScale(
 
 def cells(request: ReproduceRequest) -> list[PaperCell]:
     rates = measured_rates(request.data / RATES) if request.data is not None else made_up_rates()
-    return grid(QUICK if request.quick else FULL, rates, request.scratch)
+    return grid(QUICK if request.quick else FULL, rates, request.inputs)
 
 
-def grid(scale: GandivaScale, rates: Rates, scratch: Path) -> list[PaperCell]:
+def grid(scale: GandivaScale, rates: Rates, inputs: Path) -> list[PaperCell]:
     """Every simulation of every experiment."""
     close = replace(rates, apart={})  # spanning servers costs nothing, but where that is what is asked
-    usual = str(write_rates(close, scratch / "rates.csv"))
-    apart = str(write_rates(rates, scratch / "apart.csv"))
+    usual = str(write_rates(close, inputs / "rates.csv"))
+    apart = str(write_rates(rates, inputs / "apart.csv"))
     found: list[PaperCell] = []
 
     def add(
@@ -146,7 +145,7 @@ def grid(scale: GandivaScale, rates: Rates, scratch: Path) -> list[PaperCell]:
     for load in scale.loads:
         add("load", BY_LOAD, load, load, usual)
     for factor in scale.factors:
-        profile = str(write_rates(disturbed(close, factor), scratch / f"pairs-{factor}.csv"))
+        profile = str(write_rates(disturbed(close, factor), inputs / f"pairs-{factor}.csv"))
         add("interference", (GANDIVA,), factor, LOAD, profile)
     for number, way in enumerate(SUSPEND_METHODS):
         if way in scale.ways and way != LINK:

@@ -5,10 +5,10 @@ from dataclasses import replace
 
 from rota.papers.by_seed import by_seed, curves, interval, judged, percent, places, problems, times, vanishes
 from rota.papers.claims import Claim, mean
+from rota.papers.experiment import CellResult
 from rota.papers.gandiva_experiments import BY_PLACE, FIFO, GANDIVA, LINK, LOAD, MOVES, STAYS, SUSPEND_METHODS, TIRESIAS, TURNS
 from rota.papers.gandiva_moves import fragmentation
 from rota.papers.gandiva_stopping import early_stopping
-from rota.papers.paper_cells import CellResult
 from rota.papers.paper_page import Section
 
 THROUGHPUT, PER_GPU, FEEDBACK = "throughput", "work_per_gpu_second", "mean_feedback_seconds"

@@ -4,8 +4,8 @@ from collections.abc import Sequence
 
 from rota.papers.by_seed import by_seed, interval, percent, places, problems
 from rota.papers.claims import Claim
+from rota.papers.experiment import CellResult
 from rota.papers.gandiva_experiments import BY_FRAGMENTS, FIFO, GANDIVA, MOVES, STAYS, WAITS, WAITS_MOVES
-from rota.papers.paper_cells import CellResult
 from rota.papers.paper_page import Section
 
 FRAGMENTS = "fragmentation"

@@ -4,8 +4,8 @@ from collections.abc import Mapping, Sequence
 
 from rota.papers.by_seed import by_seed, interval, judged, percent, places, problems, times
 from rota.papers.claims import Claim
+from rota.papers.experiment import CellResult
 from rota.papers.gandiva_experiments import FEEDBACK, FEW_LOAD, FIFO, GANDIVA, TURNS
-from rota.papers.paper_cells import CellResult
 from rota.papers.paper_page import Section
 
 BEST, SETTLED, HOURS, STOPPED = "search_best_seconds", "search_settled_seconds", "search_gpu_hours", "search_stopped_share"

@@ -5,6 +5,7 @@ from dataclasses import replace
 from typing import Any
 
 from rota.papers.claims import Claim, Curve, claim, largest_gain, mean, sustained
+from rota.papers.experiment import CellResult
 from rota.papers.gavel_experiments import (
     COST,
     COST_SLO,
@@ -20,7 +21,6 @@ from rota.papers.gavel_experiments import (
     TENANT_JOB_SECONDS,
     THROUGHPUT,
 )
-from rota.papers.paper_cells import CellResult
 from rota.papers.paper_page import Section
 from rota.report.plots import Plot, Series, chart
 from rota.report.result import duration

@@ -16,8 +16,7 @@ from dataclasses import dataclass
 from typing import Any
 
 from rota.compose.study import Study
-from rota.papers.paper_cells import PaperCell
-from rota.papers.request import ReproduceRequest
+from rota.papers.experiment import PaperCell, ReproduceRequest
 from rota.traces.generator_settings import format_settings
 
 TITLE = "ONES: elastic batch sizes, measured again"

@@ -7,6 +7,7 @@ import numpy as np
 
 from rota.papers.by_seed import BySeed, by_seed, places, problems
 from rota.papers.claims import Claim, claim, unjudged
+from rota.papers.experiment import CellResult
 from rota.papers.intervals import Interval
 from rota.papers.ones_experiments import (
     COMPARED,
@@ -21,7 +22,6 @@ from rota.papers.ones_experiments import (
     RIGID_GOODPUT,
     TIRESIAS,
 )
-from rota.papers.paper_cells import CellResult
 from rota.papers.paper_page import Section
 from rota.report.plots import Series, chart
 

@@ -12,9 +12,8 @@ from pathlib import Path
 from typing import Any
 
 from rota.compose.study import Study
+from rota.papers.experiment import PaperCell, ReproduceRequest
 from rota.papers.pal_scores import write_runs
-from rota.papers.paper_cells import PaperCell
-from rota.papers.request import ReproduceRequest
 
 TITLE = "PAL: placement by variability and locality, measured again"
 CLUSTER = "16x(4xV100)"
@@ -102,18 +101,18 @@ def cells(request: ReproduceRequest) -> list[PaperCell]:
     scale = QUICK if request.quick else FULL
     if request.data is None:
         names = [f"sia:jobs=160,seed={seed}" for seed in range(WORKLOADS)]
-        return grid(scale, {name: name for name in names}, {MADE_UP: str(write_runs(request.scratch))})
+        return grid(scale, {name: name for name in names}, {MADE_UP: str(write_runs(request.inputs))})
     found = {path.stem: str(path) for path in sorted(request.data.glob(NEEDS[1]))}
-    return grid(scale, found, {SIM: str(request.data), **_machines(request.data, request.scratch)})
+    return grid(scale, found, {SIM: str(request.data), **_machines(request.data, request.inputs)})
 
 
-def _machines(data: Path, scratch: Path) -> dict[str, str]:
+def _machines(data: Path, inputs: Path) -> dict[str, str]:
     """Machines whose files are all there, each as a list of them."""
     found = {}
     for name, files in MACHINES.items():
         paths = {key: (data / file).resolve() for key, file in files.items()}
         if all(path.is_file() for path in paths.values()):
-            list_of_them = scratch / f"{name}.json"
+            list_of_them = inputs / f"{name}.json"
             list_of_them.write_text(json.dumps({f"class{key}": str(path) for key, path in paths.items()}), "utf-8")
             found[name] = str(list_of_them)
     return found

@@ -6,8 +6,8 @@ from statistics import median
 
 from rota.papers.bars import Bar, bars
 from rota.papers.claims import Claim, claim, geomean, mean, unjudged
+from rota.papers.experiment import CellResult
 from rota.papers.pal_experiments import COSTS, OURS, PACKED, PAL, PM_FIRST, SEED
-from rota.papers.paper_cells import CellResult
 from rota.papers.paper_page import Section
 from rota.report.plots import Plot, Series, chart
 

@@ -11,8 +11,7 @@ from dataclasses import dataclass, field
 from typing import Any
 
 from rota.compose.study import Study
-from rota.papers.paper_cells import PaperCell
-from rota.papers.request import ReproduceRequest
+from rota.papers.experiment import PaperCell, ReproduceRequest
 from rota.traces.tiresias_jobs import SKEWED
 
 TITLE = "Tiresias: least attained service, measured again"

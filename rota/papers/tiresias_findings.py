@@ -5,7 +5,7 @@ from dataclasses import replace
 
 from rota.papers.bars import Bar, bars
 from rota.papers.claims import Claim, claim, mean
-from rota.papers.paper_cells import CellResult
+from rota.papers.experiment import CellResult
 from rota.papers.paper_page import Section
 from rota.papers.tiresias_experiments import FIFO, GANDIVA, PENALTY, SRSF, SRTF, TIRESIAS_G, TIRESIAS_L, YARN
 

@@ -142,7 +142,7 @@ def timeless(path: Path) -> str:
 def runs(pid: int) -> bool:
     """Whether a process that had a cell is still there."""
     try:
-        return b"rota.experiments.remote_worker" in Path(f"/proc/{pid}/cmdline").read_bytes()
+        return b"rota.experiments.worker" in Path(f"/proc/{pid}/cmdline").read_bytes()
     except OSError:
         return False
 

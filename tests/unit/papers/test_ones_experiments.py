@@ -7,6 +7,7 @@ from typing import Any
 import pytest
 
 from rota.papers import ones_experiments, ones_findings
+from rota.papers.experiment import CellResult, PaperCell
 from rota.papers.intervals import Interval
 from rota.papers.ones_experiments import (
     COMPARED,
@@ -21,7 +22,6 @@ from rota.papers.ones_experiments import (
     grid,
     priced,
 )
-from rota.papers.paper_cells import CellResult, PaperCell
 from rota.papers.reproduce import PAPERS, reproduce
 
 TINY = OnesScale(seeds=2, jobs=12, fewer=8, populations=(4,), costs=(60.0,), gaps=(60.0,), workloads=1)
