@@ -28,8 +28,8 @@ from typing import Any, Protocol, Self, TypeVar, runtime_checkable
 
 from rota.errors import CheckpointError, OptionError
 from rota.train.agreement import Action, Alone, Announcement, FirstRank, OtherRank
-from rota.train.checkpoint import KEEP_CHECKPOINTS, CompleteCheckpoint, FolderCheckpoints
-from rota.train.object_checkpoints import ObjectCheckpoints, checkpoints_at
+from rota.train.checkpoint import KEEP_CHECKPOINTS, Checkpoints, checkpoints_at
+from rota.train.manifest import CompleteCheckpoint
 from rota.train.rank_environment import JobEnvironment, check_rank, place_for, read_rank_environment
 from rota.train.rank_store import RankStore, shared_board
 from rota.train.size import SizeFile
@@ -149,9 +149,7 @@ class Session:
         if board is not None:
             self._agreement = FirstRank(board) if where.rank == 0 else OtherRank(board)
 
-    def _make_checkpoints(
-        self, folder: str | os.PathLike[str] | None, keep: int, board: RankStore | None
-    ) -> FolderCheckpoints | ObjectCheckpoints | None:
+    def _make_checkpoints(self, folder: str | os.PathLike[str] | None, keep: int, board: RankStore | None) -> Checkpoints | None:
         where = self.environment
         place = place_for(folder) if folder is not None else where.checkpoint_folder
         if self._save is None or (place is None and not where.under_rota):

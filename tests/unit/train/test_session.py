@@ -18,7 +18,7 @@ from rota import train
 from rota.agent import datagrams
 from rota.agent.disk import REPORT_SOCKET
 from rota.errors import CheckpointError, OptionError
-from rota.train.checkpoint import FolderCheckpoints
+from rota.train.checkpoint import checkpoints_at
 from rota.train.rank_environment import JobEnvironment, read_rank_environment
 from rota.train.session import CheckpointWarning, Session, YieldExit
 from tests.examples import examples
@@ -99,7 +99,7 @@ def test_suspended_with_the_last_step_of_every_epoch_it_never_begins_with_an_emp
     for epoch in range(epochs - 1):
         assert run.once(batches) == batches * (epoch + 1)
         assert run.done[-1] == f"behind {epoch}", "it was suspended behind that, not before"
-        facts = FolderCheckpoints(tmp_path / "ckpt").newest()
+        facts = checkpoints_at(tmp_path / "ckpt").newest()
         assert facts is not None and (facts.facts["epoch"], facts.facts["offset"]) == (epoch + 1, 0)
     assert run.once(batches) is None, "with the last step of all it has only to end, and is not made to begin again for that"
     assert run.done == whole(epochs, batches)
