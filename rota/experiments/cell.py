@@ -25,7 +25,7 @@ class Cell:
 
     study: Study
     axes: Mapping[str, Any]
-    """Values that tell the cell from the other cells of the experiment, without the seed."""
+    """Values that identify the cell among the cells of the experiment, without the seed."""
     key: str
     """Digest of everything that the result depends on."""
     inputs: Mapping[str, str] = field(default_factory=dict)

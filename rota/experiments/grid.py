@@ -1,4 +1,4 @@
-"""The grid: axes of values, and the cells they span. A cell is one study."""
+"""The grid of a sweep: axes of values, and a cell for each combination."""
 
 import itertools
 from collections.abc import Iterator, Mapping, Sequence
@@ -18,12 +18,12 @@ from rota.traces.synthetic import reseeded
 MOST_CELLS = 100_000
 
 AXES = ("policies", "traces", "clusters", "placers")
-"""Fields of a grid that are axes of their own."""
+"""Fields of a grid that are axes."""
 
 
 @dataclass(frozen=True, kw_only=True)
 class Grid:
-    """What to run: every policy with every trace, cluster, placer, varied value and seed."""
+    """The grid of a sweep: every policy with every trace, cluster, placer, varied value and seed."""
 
     policies: Sequence[str]
     traces: Sequence[str] = ("demo",)
@@ -31,12 +31,12 @@ class Grid:
     placers: Sequence[str] = ()
     vary: Mapping[str, Sequence[Any]] = field(default_factory=dict)
     """Values of a field of a study, of an option (`policy.thresholds`, `placer.sticky`) or of a setting of generated traces
-    (`trace.load`). A text is read as if it stood behind the flag of the field. An option is varied for those policies or placers
-    that have it; the others have one cell, whose value on that axis is None."""
+    (`trace.load`). A text is read like the value of the field's flag. An option is varied for the policies or placers that have
+    it; the others have one cell, whose value on that axis is None."""
     seeds: int = 1
     seed: int = 0
     options: Mapping[str, Any] = field(default_factory=dict)
-    """Further fields of the studies, the same for all cells."""
+    """Further fields of the studies, equal for all cells."""
 
     def __post_init__(self) -> None:
         for name in ("policies", "traces", "clusters"):
@@ -60,7 +60,7 @@ class Grid:
         return count
 
     def samples(self) -> list[Study]:
-        """Studies in which every value of every axis stands at least once."""
+        """Return studies in which every value of every axis occurs at least once."""
         lone: dict[str, Sequence[Any]] = {axis: getattr(self, axis)[:1] for axis in AXES}
         first = {name: values[:1] for name, values in self.vary.items()}
         found: list[Study] = []
@@ -73,7 +73,7 @@ class Grid:
         return found
 
     def cells(self) -> list[Cell]:
-        """Every cell once, in the order of the axes."""
+        """Return every cell once, in the order of the axes."""
         found: dict[str, Cell] = {}
         fingerprints = Fingerprints()
         for study, axes in self._studies({axis: getattr(self, axis) for axis in AXES}, self.vary, self.seeds):
@@ -84,7 +84,7 @@ class Grid:
     def _studies(
         self, among: Mapping[str, Sequence[Any]], vary: Mapping[str, Sequence[Any]], seeds: int
     ) -> Iterator[tuple[Study, dict[str, Any]]]:
-        """Every study among these values, with its place on the axes; some may be the same."""
+        """Yield every study of these values, with its values on the axes. Some may be equal."""
         names = list(vary)
         places = itertools.product(*(among[axis] or (None,) for axis in AXES))
         for (policy, trace, cluster, placer), values in itertools.product(places, itertools.product(*vary.values())):
@@ -109,8 +109,8 @@ class Grid:
                 yield make_study(fields), axes
 
     def _concerns(self, name: str, policy: str, placer: str | None) -> bool:
-        """Whether a value that is varied concerns this policy with this placer. An option that none of them has concerns all:
-        that is a mistake, which is told when they are made."""
+        """Whether a varied value applies to this policy with this placer. An option that none of them has applies to all, so that
+        making them raises an error."""
         alone, pair = split_pair(policy)
         if name.startswith("policy."):
             option, mine = name.removeprefix("policy."), alone
@@ -126,14 +126,14 @@ class Grid:
 
 
 def _under(varied: Mapping[str, Any], part: str) -> dict[str, Any]:
-    """What is varied of one part: `{"load": 0.5}` of `trace.`."""
+    """Return the varied values of one part, such as `{"load": 0.5}` of `trace.`."""
     return {name.removeprefix(part): value for name, value in varied.items() if name.startswith(part)}
 
 
 def _with_both(
     policy: str, placer: str | None, of_policy: Mapping[str, Any], of_placer: Mapping[str, Any]
 ) -> tuple[str, str | None]:
-    """The policy and the placer with their varied options; a placer behind a plus stays there."""
+    """Return the policy and the placer with their varied options. A placer after a plus stays there."""
     alone, pair = split_pair(policy)
     alone = with_options(alone, "policy", of_policy)
     if pair is not None:
@@ -142,7 +142,7 @@ def _with_both(
 
 
 def _read(name: str, value: Any) -> Any:
-    """The value of a field; a text is read as if it was typed."""
+    """Return the value of a field. A text is read like the value of a flag."""
     if not isinstance(value, str):
         return value
     try:
@@ -152,5 +152,5 @@ def _read(name: str, value: Any) -> Any:
 
 
 def _shown(value: Any) -> Any:
-    """As it stands in tables and files."""
+    """Return a value as it is shown in tables and files."""
     return value if value is None or isinstance(value, str | int | float) else str(value)

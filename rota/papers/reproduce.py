@@ -1,4 +1,4 @@
-"""`rota reproduce`: from the name of a paper to its claims and its page."""
+"""`rota reproduce`: run the experiments of a paper, judge its claims, and make the page."""
 
 import time
 from collections.abc import Callable, Mapping, Sequence
@@ -78,7 +78,7 @@ PAPERS: Mapping[str, Paper] = {
         source="Jobs and GPUs",
         needs=pal_experiments.NEEDS,
         with_data="the paper's own workloads and runs",
-        without="made up in the shape of the paper's, and chosen to have one slow GPU of 64 as the published draw has",
+        without="made up in the shape of the paper's, and chosen to have one slow GPU of 64 like the published draw",
     ),
     "gandiva": Paper(
         title=gandiva_experiments.TITLE,
@@ -89,7 +89,7 @@ PAPERS: Mapping[str, Paper] = {
         source="Rates and pairs",
         needs=(gandiva_experiments.RATES,),
         with_data=f"measured by Gavel's authors on V100s ({gandiva_experiments.RATES})",
-        without="alone as Rota's built-in catalogue has them, pairs from guesses of how busy each model keeps a GPU",
+        without="alone from Rota's built-in catalogue, in pairs from guesses of how busy each model keeps a GPU",
     ),
     "ones": Paper(
         title=ones_experiments.TITLE,
@@ -171,7 +171,7 @@ def reproduce(
             f"To use it: --data FOLDER, with {' and '.join(paper.needs)}."
         )
     if quick:
-        notes.append("A quick run: a coarse grid that shows which way things go. Gains show fully only in the full one.")
+        notes.append("A quick run: its coarse grid shows the direction of the results, not their size.")
     html = paper_page(paper.title, claims=claims, sections=sections, facts=facts, notes=notes, rule=paper.rule)
     return Reproduction(claims, html, seconds, reused)
 

@@ -55,7 +55,7 @@ def check_rank(where: JobEnvironment) -> None:
     """Raise if processes on several nodes would all be rank 0 and overwrite each other's checkpoints."""
     if where.nodes > 1 and (not where.knows_rank or where.world_size < where.nodes):
         raise OptionError(
-            f"does not tell the processes on {where.nodes} nodes apart: they would write over each other's checkpoints.",
+            f"is not set for each process on {where.nodes} nodes: they would overwrite each other's checkpoints.",
             field="RANK",
             value=where.rank if where.knows_rank else None,
             hint="start them with torchrun --nnodes $NNODES --node-rank $NODE_RANK, or set RANK and WORLD_SIZE over all nodes",

@@ -110,4 +110,4 @@ def report(step: float, total: float | None = None, *, saved: float | None = Non
         where = read_rank_environment()
         _teller = Teller(where.run_folder if where.rank == 0 else None)
     if time.monotonic() >= _teller.next_s or (_teller.folder is not None and (saved is not None or step == total)):
-        _teller.send(step, total=total, saved=saved, metrics=metrics, sure=step == total)  # the last report is not followed by another
+        _teller.send(step, total=total, saved=saved, metrics=metrics, sure=step == total)  # none follows the last

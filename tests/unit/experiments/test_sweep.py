@@ -97,7 +97,7 @@ def test_every_generated_trace_can_be_varied() -> None:
 def test_settings_of_a_file_cannot_be_varied(tmp_path: Path) -> None:
     path = tmp_path / "jobs.csv"
     path.write_text("submit_time,gpus,duration\n0,1,60\n")
-    with pytest.raises(OptionError, match="no generated trace"):
+    with pytest.raises(OptionError, match="not a generated trace"):
         grid(traces=(str(path),)).cells()
 
 

@@ -101,5 +101,5 @@ def test_the_smallest_reproduction_runs(monkeypatch: pytest.MonkeyPatch) -> None
     monkeypatch.setattr("rota.papers.reproduce.PAPERS", {"ones": replace(PAPERS["ones"], cells=cells)})
     found = reproduce("ones", workers=2)
     assert all(each.measured is not None for each in found.claims), found.claims
-    assert "How well it is foreseen" in found.html and all(label in found.html for label in COMPARED)
+    assert "Predictions of how long jobs train" in found.html and all(label in found.html for label in COMPARED)
     assert "needs --data" in found.html or "left out" in found.html
