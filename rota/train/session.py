@@ -481,9 +481,7 @@ def _check(save: object, load: object, steps: object, every_seconds: object, kee
         hint = "every_seconds=600, or every_seconds=None for no regular saves"
         raise OptionError("is not a time in seconds.", field="every_seconds", value=every_seconds, hint=hint)
     if isinstance(keep, bool) or not isinstance(keep, int) or keep < 1:
-        raise OptionError(
-            "is not a whole number of at least 1.", field="keep", value=keep, hint=f"keep={KEEP_CHECKPOINTS}"
-        )
+        raise OptionError("is not a whole number of at least 1.", field="keep", value=keep, hint=f"keep={KEEP_CHECKPOINTS}")
     if steps is not None and (not is_number(steps) or not float(steps) >= 0):  # type: ignore[arg-type]
         raise OptionError("is not a number of steps.", field="steps", value=steps, hint="steps=1000, or leave it out")
 
