@@ -220,11 +220,11 @@ bench: $(DEV_STAMP)
 
 # Real processes and faults of thirteen kinds at seeded moments; the last line of the output is JSON.
 chaos: $(DEV_STAMP)
-	@$(PY) -m tests.live.chaos --faults $(if $(QUICK),26,260) --seed $(or $(SEED),0) $(ARGS)
+	@$(PY) -m tests.chaos.chaos --faults $(if $(QUICK),26,260) --seed $(or $(SEED),0) $(ARGS)
 
 # A real Ray cluster and faults of sixteen kinds, twenty of each; with QUICK=1 one. The last line of the output is JSON.
 ray-chaos: $(DEV_STAMP) ray postgres
-	@$(PY) -m tests.live.ray_chaos --faults $(if $(QUICK),16,320) --seed $(or $(SEED),0) $(ARGS)
+	@$(PY) -m tests.chaos.ray_chaos --faults $(if $(QUICK),16,320) --seed $(or $(SEED),0) $(ARGS)
 
 # Random whole set-ups, thousands of them; the last line of the output is JSON.
 fuzz: $(DEV_STAMP)

@@ -26,6 +26,8 @@ settings.load_profile("rota")
 
 NEEDS: dict[str, tuple[str, ...]] = {
     "tests/browser/": ("process", "browser"),
+    "tests/chaos/": ("process",),
+    "tests/chaos/test_ray_chaos.py": ("ray",),
     "tests/docs/test_first_jobs.py": ("process",),
     "tests/docs/test_newcomer.py": ("process", "torch"),
     "tests/docs/test_training_page.py": ("process", "torch"),

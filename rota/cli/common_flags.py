@@ -43,6 +43,10 @@ JobKeys = Annotated[list[str], typer.Argument(metavar="JOB...", help="Job ids or
 InsecureRay = Annotated[
     bool, typer.Option("--insecure-ray", help="With --ray: accept a cluster without a token. Only for private test machines.")
 ]
+CellsOnRay = Annotated[
+    str | None,
+    typer.Option("--ray", metavar="ADDRESS", help="Run cells on this Ray cluster; auto for the one on this machine."),
+]
 Html = Annotated[str | None, typer.Option("--html", metavar="PATH", help="Write the result as one self-contained HTML page.")]
 
 BAR_AFTER_SECONDS = 2.0

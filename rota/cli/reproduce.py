@@ -7,6 +7,7 @@ from typing import Annotated
 import typer
 
 from rota.cli import common_flags as flag
+from rota.cli.cell_progress import cell_progress
 from rota.cli.output import save, say
 
 
@@ -19,9 +20,17 @@ def reproduce(
     html: Annotated[
         str | None, typer.Option("--html", metavar="PATH", help="File for the page. Default: rota-PAPER.html.")
     ] = None,
+    out: Annotated[
+        str | None,
+        typer.Option("--out", metavar="FOLDER", help="Folder for finished simulations. Default: reproduce-PAPER."),
+    ] = None,
+    ray: flag.CellsOnRay = None,
+    insecure_ray: flag.InsecureRay = False,
     output: flag.Output = "table",
 ) -> None:
     """Run the experiments of a paper and compare the results with its claims.
+
+    Every finished simulation is written at once. After a crash or a kill, the same command continues with the missing ones.
 
     Example: rota reproduce gavel --quick --html gavel.html
     """
@@ -30,8 +39,9 @@ def reproduce(
     flag.may_write(str(path))
     from rota.papers.reproduce import reproduce as run
 
-    with flag.progress_bars(1) as progress:
-        found = run(paper, quick=quick, data=data, watch=lambda done, total: progress("simulations", done, total, 0.0))
+    folder = out or f"reproduce-{paper}"
+    with cell_progress("simulations", folder, ray, insecure=insecure_ray) as progress:
+        found = run(paper, quick=quick, data=data, out=folder, backend=progress.backend, watch=progress.watch)
     save(path, found.html)
     if shaped == "json":
         say(shaped, value=found.to_dict(str(path)))

@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 import typer
 
 from rota.cli import common_flags as flag
+from rota.cli.cell_progress import cell_progress, note
 from rota.cli.output import note_shape, save, say
 from rota.cli.setup import with_setup
 from rota.compose.study import CLUSTER
@@ -16,7 +17,6 @@ from rota.errors import OptionError
 
 if TYPE_CHECKING:
     from rota.experiments.sweep_result import SweepResult
-    from rota.ray.sweep_backend import RayCells
 
 VARY = (
     "Values of a flag (round_seconds=60/360), of an option of policies or placers that have it (policy.promote=0/8, "
@@ -53,10 +53,7 @@ def sweep(
             help="Number of processes. Default: one per core.",
         ),
     ] = None,
-    ray: Annotated[
-        str | None,
-        typer.Option("--ray", metavar="ADDRESS", help="Run cells on this Ray cluster; auto for the one on this machine."),
-    ] = None,
+    ray: flag.CellsOnRay = None,
     insecure_ray: flag.InsecureRay = False,
     html: flag.Html = None,
     debug: flag.Debug = False,
@@ -91,29 +88,8 @@ def sweep(
         options=setup,
     )
     folder = out or f"sweep-{hashlib.sha256(repr(grid).encode()).hexdigest()[:8]}"
-    kept = cells = 0
-    places: list[RayCells] = []
-
-    def watch(done: int, total: int) -> None:
-        nonlocal kept, cells
-        kept, cells = done, total
-        progress(f"cells ({places[0]})" if places else "cells", done, total, 0.0)
-
-    def on_ray() -> "RayCells":
-        from rota.ray.sweep_backend import RayCells
-
-        places.append(RayCells(str(ray), lambda text: note(f"{text}."), insecure=insecure_ray))
-        note(f"cells run on {places[0]}.")
-        return places[0]
-
-    with flag.progress_bars(1) as progress:
-        try:
-            found = run(grid, folder, workers=workers, elsewhere=on_ray if ray is not None else None, watch=watch)
-        except KeyboardInterrupt:
-            sys.stderr.write(
-                f"Stopped: {kept} of {cells} cells are kept in {folder}.\nTry: the same command again; it continues\n"
-            )
-            raise typer.Exit(130) from None
+    with cell_progress("cells", folder, ray, insecure=insecure_ray) as progress:
+        found = run(grid, folder, workers=workers, backend=progress.backend, watch=progress.watch)
     _say(found, shaped)
     if html is not None and found.rows:
         save(Path(html), found.page())
@@ -121,10 +97,6 @@ def sweep(
     problem = found.problem()
     if problem is not None:
         raise problem
-
-
-def note(text: str) -> None:
-    sys.stderr.write(f"note: {text}\n")
 
 
 def _say(found: "SweepResult", shaped: str) -> None:

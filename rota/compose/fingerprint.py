@@ -8,7 +8,8 @@ from collections.abc import Callable, Iterable, Mapping
 from pathlib import Path
 
 from rota.compose.option_syntax import ParsedName
-from rota.compose.registry import PLACER_REGISTRY, POLICY_REGISTRY, Registry, split_pair
+from rota.compose.parse_tactics import NONE, tactic_parts
+from rota.compose.registry import PLACER_REGISTRY, POLICY_REGISTRY, TACTIC_REGISTRY, Registry, split_pair
 from rota.compose.study import Study
 from rota.errors import InputError
 from rota.profiles.variability_files import variability_files
@@ -91,6 +92,13 @@ def _plug_in_files(registry: Registry, name: str) -> Iterable[Path]:
             yield from _file(found.origin)
 
 
+def _tactic_files(text: str) -> Iterable[Path]:
+    try:
+        return [path for part in tactic_parts(text) for path in _named_files(TACTIC_REGISTRY, part)] if text != NONE else []
+    except InputError:
+        return []
+
+
 def _profile_files(text: str) -> Iterable[Path]:
     """Return a table of rates, or the tables below a folder, as deep as they are searched for."""
     try:
@@ -113,6 +121,7 @@ FILES: Mapping[str, Callable[[str], Iterable[Path]]] = {
     "cluster": _file,
     "placer": _placer_files,
     "profile": _profile_files,
+    "tactics": _tactic_files,
     "tensors": _file,
     "variability": _variability_files,
 }

@@ -22,7 +22,7 @@ def make_tactics(text: str) -> Tactics:
     if text.strip() == NONE:
         return Tactics()
     made, texts = {}, []
-    for part in _parts(text):
+    for part in tactic_parts(text):
         spelled = ParsedName.parse(part, "tactic")
         kind = TACTIC_REGISTRY.find(spelled.name)
         if kind in made:
@@ -52,7 +52,7 @@ def _absolute(part: str) -> str:
     return f"{Path(path).resolve()}{colon}{rest}" if path.endswith(".py") else part
 
 
-def _parts(text: str) -> list[str]:
+def tactic_parts(text: str) -> list[str]:
     """Split `pack:a=1,b=2,grow` into `pack:a=1,b=2` and `grow`."""
     parts: list[str] = []
     for item in filter(None, (each.strip() for each in text.split(","))):

@@ -1,8 +1,10 @@
 """Find policies, placers and tactics by name: built in, installed as a plug-in, declared in Python, or in a file of the user."""
 
 import importlib
+import importlib.abc
 import importlib.metadata
 import importlib.util
+import os
 import sys
 import types
 import zlib
@@ -15,6 +17,7 @@ from rota.compose.option_syntax import ParsedName, fit
 from rota.core.plan.tactic import Tactic
 from rota.errors import OptionError, RotaError, UnknownNameError
 from rota.files.csv_table import closest
+from rota.files.inputs import absolute_input, input_is_file, read_input
 from rota.model.placement_view import Placer
 from rota.model.policy import Policy
 
@@ -194,7 +197,7 @@ def split_pair(text: str) -> tuple[str, str | None]:
 
 
 def _from_file(registry: Registry, path: Path, attribute: str) -> Any:
-    if not path.is_file():
+    if not input_is_file(path):
         folder = path.parent.resolve()
         there = sorted(each.name for each in folder.glob("*.py")) if folder.is_dir() else []
         hint = f"{path.parent / there[0]}:CLASS" if len(there) == 1 else "the path to your file, a colon and the class"
@@ -219,15 +222,28 @@ def _from_file(registry: Registry, path: Path, attribute: str) -> Any:
     return found[0]
 
 
+class _InputLoader(importlib.abc.SourceLoader):
+    """Load a module from an input file."""
+
+    def __init__(self, path: str) -> None:
+        self._path = path
+
+    def get_filename(self, fullname: str) -> str:
+        return self._path
+
+    def get_data(self, path: str | bytes) -> bytes:
+        return read_input(os.fsdecode(path))
+
+
 def _loaded(registry: Registry, path: Path) -> types.ModuleType:
     """Load a file as a module. It is loaded again only if its contents have changed, so that its classes stay the same."""
-    mark = zlib.crc32(path.read_bytes(), zlib.crc32(str(path.resolve()).encode()))
+    mark = zlib.crc32(read_input(path), zlib.crc32(str(path.resolve()).encode()))
     name = f"rota_user_{path.stem}_{mark}"
     if name in sys.modules:
         return sys.modules[name]
-    spec = importlib.util.spec_from_file_location(name, path)
-    if spec is None or spec.loader is None:
-        raise OptionError("is not a Python file.", field=registry.what, value=str(path), hint="./mine.py:Mine")
+    place = absolute_input(path)
+    spec = importlib.util.spec_from_file_location(name, place, loader=_InputLoader(place))
+    assert spec is not None and spec.loader is not None
     module = importlib.util.module_from_spec(spec)
     sys.modules[name] = module
     try:

@@ -1,1 +1,1 @@
-"""A grid of simulations on all cores, that goes on where it stopped."""
+"""Experiments: many simulations on all cores or on a cluster, kept in a folder and continued after a stop."""

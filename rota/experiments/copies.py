@@ -1,84 +1,58 @@
-"""Copies of the files that the cells of a sweep name, on another machine.
+"""Copies of the input files of cells, on another machine.
 
-They stand in a folder of their own, under the paths that they have on the machine of the sweep: `/data/jobs.csv` is
-`ROOT/data/jobs.csv`, and a cell runs in `ROOT` + the folder that the sweep was started in. Texts that name an absolute path get
-`ROOT` in front on their way in, and `ROOT` is taken out of everything on its way out. So the result of a cell has the bytes that
-it has on the machine of the sweep.
+The node gets the name and the digest of each file, and fetches the contents by the digest. A copy of `/data/jobs.csv` is
+`ROOT/data/jobs.csv`, and the worker process runs in the copy of the folder that the run was started in. So a policy of the user
+can open a file that its options name by a relative path. Rota itself reads inputs by their own names (`rota/files/inputs.py`).
 """
 
 import contextlib
 import fcntl
 import hashlib
-import json
 import os
-import re
 import shutil
 import tempfile
 from collections.abc import Callable, Mapping
 from pathlib import Path
-from typing import Any
 
 from rota.errors import RotaError
 
 PREFIX, LOCK = "rota-cells-", "lock"
 
-FIELDS = ("trace", "policy", "cluster", "placer", "profile", "tensors", "variability")
-"""Fields of a study that may name files."""
-
-_ABSOLUTE = re.compile(r"(^|[:=,+|])(?=/)")
-"""Where an absolute path begins in the text of a field."""
-
 Fetch = Callable[[str], bytes]
-"""The contents of a file, by its digest."""
+"""Function that returns the contents of a file, by its digest."""
 
 
 class Copies:
-    """The folder `root`. It is locked while a process that uses it lives. Making another removes those left behind."""
+    """Copies below the folder `root`, which is locked while a process that uses it is running. Creating one removes the folders
+    that killed processes left behind."""
 
     def __init__(self, cwd: str, folder: Path | None = None) -> None:
-        """`cwd`: the folder that the sweep was started in; `folder`: on this machine, where copies may be."""
+        """`cwd`: folder of the other machine that the run was started in; `folder`: folder of this machine for the copies."""
         where = folder or Path(tempfile.gettempdir())
         remove_left(where)
         self.root, self.lock = _locked_folder(where)
         self.cwd = cwd
         self.place = self._inside(cwd)
-        """The copy of `cwd`."""
+        """Copy of `cwd`."""
         self.place.mkdir(parents=True, exist_ok=True)
-        self._there: dict[str, str] = {}
+        self._digests: dict[str, str] = {}
 
-    def put(self, files: Mapping[str, str], fetch: Fetch) -> None:
-        """Have these files: path, as the sweep names it, to digest."""
-        for path, digest in files.items():
-            if self._there.get(path) != digest:
+    def put(self, files: Mapping[str, str], fetch: Fetch) -> dict[str, str]:
+        """Copy files that are not here yet. `files`: name -> digest. Return name -> path of the copy."""
+        targets = {name: self._inside(str(Path(self.cwd, name))) for name in files}
+        for name, digest in files.items():
+            if self._digests.get(name) != digest:
                 content = fetch(digest)
                 if hashlib.sha256(content).hexdigest() != digest:
-                    raise RotaError(f"The copy of {path} is damaged.", hint="the same command again")
-                target = self._inside(str(Path(self.cwd, path)))
-                target.parent.mkdir(parents=True, exist_ok=True)
-                target.write_bytes(self._listing(content, files) if content.lstrip()[:1] == b"{" else content)
-                self._there[path] = digest
-
-    def rooted(self, study: Mapping[str, Any]) -> dict[str, Any]:
-        """The study with its absolute paths below `root`."""
-        return {name: self._rooted(value) if name in FIELDS else value for name, value in study.items()}
-
-    def unrooted(self, text: str) -> str:
-        """A JSON text as it reads on the machine of the sweep."""
-        return text.replace(json.dumps(str(self.root))[1:-1], "")
+                    raise RotaError(f"The copy of {name} is damaged.", hint="the same command again")
+                targets[name].parent.mkdir(parents=True, exist_ok=True)
+                targets[name].write_bytes(content)
+                self._digests[name] = digest
+        return {name: str(target) for name, target in targets.items()}
 
     def close(self) -> None:
         shutil.rmtree(self.root, ignore_errors=True)
         os.close(self.lock)
-
-    def _rooted(self, value: Any) -> Any:
-        return _ABSOLUTE.sub(lambda found: f"{found[1]}{self.root}", value) if isinstance(value, str) else value
-
-    def _listing(self, content: bytes, files: Mapping[str, str]) -> bytes:
-        """A JSON file that may list files by absolute paths, as one of runs of GPUs does: it lists their copies."""
-        for path in files:
-            if path.startswith("/"):
-                content = content.replace(json.dumps(path).encode(), json.dumps(f"{self.root}{path}").encode())
-        return content
 
     def _inside(self, path: str) -> Path:
         return self.root / os.path.normpath(path).lstrip("/")
@@ -97,7 +71,7 @@ def _locked_folder(where: Path) -> tuple[Path, int]:
 
 
 def remove_left(where: Path) -> None:
-    """Remove folders of processes that were killed."""
+    """Remove the folders of processes that were killed."""
     for root in where.glob(f"{PREFIX}*"):
         with contextlib.suppress(OSError):
             if root.is_symlink() or root.stat().st_uid != os.getuid():

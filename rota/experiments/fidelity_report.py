@@ -1,4 +1,4 @@
-"""`rota fidelity`: what really ran in some homes, simulated again from what was submitted, and how far the two are apart."""
+"""`rota fidelity`: simulate the jobs that really ran in some homes, and compare the simulation with the real run."""
 
 import random
 import statistics
@@ -25,61 +25,61 @@ from rota.sim.observed_physics import ObservedEngine, ObservedJob, ObservedPhysi
 from rota.sim.record import Record
 
 CLOSE = 0.01
-"""Two policies whose real means are no further apart than this, relatively, have no order."""
+"""Policies whose real mean JCTs differ by no more than this fraction count as equal."""
 DRAWS = 3
-"""Simulations that say how much hangs on milliseconds."""
+"""Number of simulations that show how much depends on milliseconds."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class PolicyFidelity:
-    """One home."""
+    """The fidelity of one home, whose jobs ran under one policy."""
 
     policy: str
     home: str
     jobs: int
     jobs_left_out: int
-    """Submitted, and not finished: they are not simulated."""
+    """Number of submitted jobs that did not finish. They are not simulated."""
     mean_error: float
-    """Simulated mean JCT over the real one, less 1."""
+    """Simulated mean JCT divided by the real one, minus 1."""
     per_job_p90_error: float
-    """Nine in ten jobs are simulated at most this far off."""
+    """Relative error of the JCT that nine in ten jobs do not exceed."""
     usual_mean_error: float
-    """The same if every start, suspension and end takes what it takes on average, and not what it took this job..."""
+    """Error of the mean JCT if every start, suspension and end takes its average time instead of the measured time of the job."""
     usual_per_job_p90_error: float
-    """...and nine in ten jobs are then within this."""
+    """Relative error that nine in ten jobs do not exceed with average times."""
     alone_mean_error: float
-    """The same if no job slows another down: each has its best rate, and starts as when no other job starts..."""
+    """Error of the mean JCT if no job slows another down: each has its best rate, and starts as if no other job started."""
     alone_per_job_p90_error: float
-    """...and nine in ten jobs are then within this."""
+    """Relative error that nine in ten jobs do not exceed if no job slows another down."""
     simulated_mean_jct_seconds: float
     real_mean_jct_seconds: float
     launch_seconds: float
-    """What a start really took, up to the first step, the mean..."""
+    """Mean real time from a launch to the first step, in seconds."""
     suspend_seconds: float
-    """...what a suspension did, until the GPUs were free..."""
+    """Mean real time from a suspension until the GPUs were free, in seconds."""
     leave_seconds: float
-    """...and how long a job that had made its last step kept its GPUs."""
+    """Mean real time for which a job kept its GPUs after its last step, in seconds."""
     answer_seconds: float
-    """How long the policy took for an answer, the mean."""
+    """Mean real time of a policy call, in seconds."""
     launching_seconds: float
-    """What first starts add to the simulated mean JCT..."""
+    """Share of the first starts in the simulated mean JCT, in seconds."""
     switching_seconds: float
-    """...what suspensions and further starts do..."""
+    """Share of suspensions and later starts in the simulated mean JCT, in seconds."""
     leaving_seconds: float
-    """...and the way out after the last step."""
+    """Share of the time after the last step in the simulated mean JCT, in seconds."""
     interference_seconds: float
-    """What jobs add by slowing each other down: paces below the best of the job, and starts beside others."""
+    """Share of interference in the simulated mean JCT, in seconds: rates below the best of the job, and simultaneous starts."""
     rate_spread: float
-    """How far the pace of a job differs from one of its lives to the next, relatively: what runs beside it, and warming up."""
+    """Relative spread of a job's rate between its attempts, caused by colocated jobs and warm-up."""
     other_order: float
-    """Part of all pairs of jobs that really ended in one order, and in the other in the simulation..."""
+    """Fraction of all pairs of jobs that end in the other order in the simulation."""
     usual_other_order: float
-    """...and in the one with averages."""
+    """Fraction of all pairs of jobs that end in the other order in the simulation with average times."""
     chance_mean_error: float
-    """How far the simulated mean JCT moves, relatively, if the answers of the policy swap the times that they took: the most
-    in a few draws..."""
+    """Largest relative change of the simulated mean JCT, in a few draws, if the policy's answers swap their run times. This part
+    of an error depends on milliseconds."""
     chance_per_job_p90_error: float
-    """...and how far nine in ten jobs then move at most. This part of an error hangs on milliseconds."""
+    """Largest relative change of the JCT that nine in ten jobs do not exceed in these draws."""
     causes: tuple[CauseError, ...]
     """Error of the mean JCT by cause. The errors add up to `mean_error`."""
 
@@ -92,11 +92,11 @@ class PolicyFidelity:
 
 @dataclass(frozen=True, slots=True)
 class FidelityReport:
-    """All homes, and whether the simulation puts their policies in the same order. It prints itself."""
+    """The fidelity of all homes, and whether the simulation ranks their policies as they really were. It prints itself."""
 
     policies: tuple[PolicyFidelity, ...]
     same_ranking: bool | None
-    """None: there is one home, or all took as long."""
+    """Whether the simulation has the same ranking; None if no two homes really differ."""
 
     def to_dict(self) -> dict[str, Any]:
         return {"policies": [asdict(each) for each in self.policies], "same_ranking": self.same_ranking}
@@ -119,19 +119,22 @@ class FidelityReport:
             for each in self.policies
         ]
         heads = ["POLICY", "JOBS", "REAL", "SIMULATED", "ERROR", "P90", "USUAL", "STARTS", "SWITCHES", "ENDS", "SLOWED"]
-        words = {True: "The simulation ranks the policies as they really were.", False: "The simulation ranks them otherwise."}
-        told = [words[self.same_ranking]] if self.same_ranking is not None else []
+        words = {
+            True: "The simulation ranks the policies as they really were.",
+            False: "The simulation ranks the policies differently.",
+        }
+        ranking = [words[self.same_ranking]] if self.same_ranking is not None else []
         left_out = [
-            f"{each.home}: {each.jobs_left_out:,} jobs did not finish. They are not simulated, though they took GPUs from others."
+            f"{each.home}: {each.jobs_left_out:,} jobs did not finish. They are not simulated, although they used GPUs."
             for each in self.policies
             if each.jobs_left_out
         ]
         about = (
-            "REAL and SIMULATED: mean JCT. P90: nine in ten jobs are within this. USUAL: the error if starts, suspensions and\n"
-            "ends take what they take on average. Parts of the simulated mean: STARTS, the first of each job; SWITCHES,\n"
-            "suspensions and later starts; ENDS, from a last step until the GPUs are free; SLOWED, what jobs do to each other."
+            "REAL and SIMULATED: mean JCT. P90: error that nine in ten jobs do not exceed. USUAL: the error if starts,\n"
+            "suspensions and ends take their average time. Parts of the simulated mean: STARTS, the first start of each job;\n"
+            "SWITCHES, suspensions and later starts; ENDS, from a last step until the GPUs are free; SLOWED, interference."
         )
-        return "\n".join([plain_table(heads, rows), about, "", self._by_cause(), *left_out, *told])
+        return "\n".join([plain_table(heads, rows), about, "", self._by_cause(), *left_out, *ranking])
 
     def _by_cause(self) -> str:
         heads = ["POLICY", "CAUSE", "REAL", "SIMULATED", "ERROR", "PER JOB", "USUAL", "PER JOB", "ALONE", "PER JOB"]
@@ -161,16 +164,16 @@ class FidelityReport:
 
 
 def _chance(found: PolicyFidelity) -> str:
-    """What is said of the order of jobs, and of how much hangs on milliseconds."""
+    """Return a sentence on the order of jobs, and one on how much depends on milliseconds."""
     return (
         f"{found.policy}: {found.other_order:.1%} of all pairs of jobs end in another order, {found.usual_other_order:.1%} with "
-        "averages.\nIf the policy's answers swap the times that they took, the simulated mean moves by up to "
-        f"{found.chance_mean_error:.1%},\nand nine in ten jobs move by up to {found.chance_per_job_p90_error:.1%}."
+        "averages.\nIf the policy's answers swap their run times, the simulated mean changes by up to "
+        f"{found.chance_mean_error:.1%},\nand nine in ten jobs change by up to {found.chance_per_job_p90_error:.1%}."
     )
 
 
 def measure_fidelity(homes: Sequence[Path | str]) -> FidelityReport:
-    """Of each of these homes, one policy each."""
+    """Compare the real run of each of these homes with its simulation. Each home has run one policy."""
     if not homes:
         raise OptionError("names no home.", field="homes", value="", hint="rota fidelity ~/.rota")
     found = tuple(_of_home(Path(home)) for home in homes)
@@ -185,7 +188,7 @@ def _of_home(home: Path) -> PolicyFidelity:
         return compare(observed, _simulate(observed, setup, jobs, answers, journal))
 
     def without(**costs: Any) -> float:
-        """What these costs add to the simulated mean JCT, where every attempt of a job takes the same."""
+        """Return the share of these costs in the simulated mean JCT, if every attempt of a job costs the same."""
         free = {name: replace(job, **costs) for name, job in by_job.items()}
         return mean_by_job - statistics.mean(again(free).simulated)
 
@@ -227,7 +230,7 @@ def _of_home(home: Path) -> PolicyFidelity:
 
 
 def _draws(answers: Sequence[SeenAnswer]) -> list[list[SeenAnswer]]:
-    """The same answers, each after the time that another one took."""
+    """Return the answers with their run times exchanged."""
     found = []
     for seed in range(DRAWS):
         seconds = [answer.seconds for answer in answers]
@@ -243,7 +246,7 @@ def _other_order(observed: RunObservation, found: Fidelity) -> float:
 
 
 def _times(journal: Journal) -> list[JobTime]:
-    """By arrival."""
+    """Return the times of the jobs, in the order of arrival."""
     found = job_times(JournalEntry(0, now_s, events, decided) for now_s, events, decided in journal)
     return [found[job] for job in sorted(found)]
 
@@ -286,7 +289,7 @@ def _read(home: Path) -> tuple[RunObservation, HomeSetup]:
 
 
 def _same_ranking(found: Sequence[PolicyFidelity]) -> bool | None:
-    """Whether every two policies that really differ are simulated in the same order."""
+    """Return whether every two policies that really differ are simulated in the same order; None if none differ."""
     pairs = [
         (one, other)
         for at, one in enumerate(found)

@@ -1,49 +1,29 @@
-"""The grid: axes of values, and the cells they span. A cell is one study."""
+"""The grid of a sweep: axes of values, and a cell for each combination."""
 
-import hashlib
 import itertools
-import json
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
-from rota import __version__
 from rota.compose.fingerprint import Fingerprints
 from rota.compose.limits import MAX_SEEDS
 from rota.compose.registry import PLACER_REGISTRY, POLICY_REGISTRY, split_pair
 from rota.compose.study import CLUSTER, Study, make_study, read_field
 from rota.errors import OptionError
+from rota.experiments.cell import Cell, make_cell
 from rota.experiments.vary_options import PARTS, check_varied, takes, with_options, with_settings
-from rota.experiments.versions import sources
 from rota.traces.read_trace import STDIN
 from rota.traces.synthetic import reseeded
 
 MOST_CELLS = 100_000
 
 AXES = ("policies", "traces", "clusters", "placers")
-"""Fields of a grid that are axes of their own."""
-
-
-@dataclass(frozen=True)
-class SweepCell:
-    """One simulation of a grid."""
-
-    study: Study
-    axes: Mapping[str, Any]
-    """What tells it from the other cells, the seed apart."""
-    key: str
-    """The same study, the same contents of its files and the same version of Rota have the same key."""
-    files: Mapping[str, str] = field(default_factory=dict)
-    """The files that it reads, as the study names them, and a digest of each."""
-
-    @property
-    def seed(self) -> int:
-        return self.study.seed
+"""Fields of a grid that are axes."""
 
 
 @dataclass(frozen=True, kw_only=True)
 class Grid:
-    """What to run: every policy with every trace, cluster, placer, varied value and seed."""
+    """The grid of a sweep: every policy with every trace, cluster, placer, varied value and seed."""
 
     policies: Sequence[str]
     traces: Sequence[str] = ("demo",)
@@ -51,12 +31,12 @@ class Grid:
     placers: Sequence[str] = ()
     vary: Mapping[str, Sequence[Any]] = field(default_factory=dict)
     """Values of a field of a study, of an option (`policy.thresholds`, `placer.sticky`) or of a setting of generated traces
-    (`trace.load`). A text is read as if it stood behind the flag of the field. An option is varied for those policies or placers
-    that have it; the others have one cell, whose value on that axis is None."""
+    (`trace.load`). A text is read like the value of the field's flag. An option is varied for the policies or placers that have
+    it; the others have one cell, whose value on that axis is None."""
     seeds: int = 1
     seed: int = 0
     options: Mapping[str, Any] = field(default_factory=dict)
-    """Further fields of the studies, the same for all cells."""
+    """Further fields of the studies, equal for all cells."""
 
     def __post_init__(self) -> None:
         for name in ("policies", "traces", "clusters"):
@@ -80,7 +60,7 @@ class Grid:
         return count
 
     def samples(self) -> list[Study]:
-        """Studies in which every value of every axis stands at least once."""
+        """Return studies in which every value of every axis occurs at least once."""
         lone: dict[str, Sequence[Any]] = {axis: getattr(self, axis)[:1] for axis in AXES}
         first = {name: values[:1] for name, values in self.vary.items()}
         found: list[Study] = []
@@ -92,19 +72,19 @@ class Grid:
                 found += [study for study, _ in self._studies(lone, {**first, name: (value,)}, seeds=1)]
         return found
 
-    def cells(self) -> list[SweepCell]:
-        """Every cell once, in the order of the axes."""
-        found: dict[str, SweepCell] = {}
+    def cells(self) -> list[Cell]:
+        """Return every cell once, in the order of the axes."""
+        found: dict[str, Cell] = {}
         fingerprints = Fingerprints()
         for study, axes in self._studies({axis: getattr(self, axis) for axis in AXES}, self.vary, self.seeds):
-            key = _key(fingerprints.of(study))
-            found.setdefault(key, SweepCell(study, axes, key, fingerprints.files(study)))
+            cell = make_cell(study, axes, fingerprints)
+            found.setdefault(cell.key, cell)
         return list(found.values())
 
     def _studies(
         self, among: Mapping[str, Sequence[Any]], vary: Mapping[str, Sequence[Any]], seeds: int
     ) -> Iterator[tuple[Study, dict[str, Any]]]:
-        """Every study among these values, with its place on the axes; some may be the same."""
+        """Yield every study of these values, with its values on the axes. Some may be equal."""
         names = list(vary)
         places = itertools.product(*(among[axis] or (None,) for axis in AXES))
         for (policy, trace, cluster, placer), values in itertools.product(places, itertools.product(*vary.values())):
@@ -129,8 +109,8 @@ class Grid:
                 yield make_study(fields), axes
 
     def _concerns(self, name: str, policy: str, placer: str | None) -> bool:
-        """Whether a value that is varied concerns this policy with this placer. An option that none of them has concerns all:
-        that is a mistake, which is told when they are made."""
+        """Whether a varied value applies to this policy with this placer. An option that none of them has applies to all, so that
+        making them raises an error."""
         alone, pair = split_pair(policy)
         if name.startswith("policy."):
             option, mine = name.removeprefix("policy."), alone
@@ -146,14 +126,14 @@ class Grid:
 
 
 def _under(varied: Mapping[str, Any], part: str) -> dict[str, Any]:
-    """What is varied of one part: `{"load": 0.5}` of `trace.`."""
+    """Return the varied values of one part, such as `{"load": 0.5}` of `trace.`."""
     return {name.removeprefix(part): value for name, value in varied.items() if name.startswith(part)}
 
 
 def _with_both(
     policy: str, placer: str | None, of_policy: Mapping[str, Any], of_placer: Mapping[str, Any]
 ) -> tuple[str, str | None]:
-    """The policy and the placer with their varied options; a placer behind a plus stays there."""
+    """Return the policy and the placer with their varied options. A placer after a plus stays there."""
     alone, pair = split_pair(policy)
     alone = with_options(alone, "policy", of_policy)
     if pair is not None:
@@ -162,7 +142,7 @@ def _with_both(
 
 
 def _read(name: str, value: Any) -> Any:
-    """The value of a field; a text is read as if it was typed."""
+    """Return the value of a field. A text is read like the value of a flag."""
     if not isinstance(value, str):
         return value
     try:
@@ -172,9 +152,5 @@ def _read(name: str, value: Any) -> Any:
 
 
 def _shown(value: Any) -> Any:
-    """As it stands in tables and files."""
+    """Return a value as it is shown in tables and files."""
     return value if value is None or isinstance(value, str | int | float) else str(value)
-
-
-def _key(fingerprint: str) -> str:
-    return hashlib.sha256(json.dumps([__version__, sources(), fingerprint]).encode()).hexdigest()[:20]

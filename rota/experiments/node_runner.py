@@ -1,6 +1,7 @@
-"""What another machine does with a cell that is sent to it as text: a worker process calculates it, with copies of its files."""
+"""What another machine does with a cell that it receives as text: a worker process calculates it, with copies of its inputs."""
 
 import json
+from collections.abc import Mapping
 from typing import Any
 
 from rota.errors import RotaError
@@ -9,27 +10,26 @@ from rota.experiments.worker_pool import Worker, WorkerReply
 
 
 class NodeRunner:
-    """One worker process and its copies, kept from one cell to the next. It serves the cells of one sweep."""
+    """One worker process and its copies, kept from one cell to the next. It serves the cells of one run."""
 
     def __init__(self) -> None:
         self._copies: Copies | None = None
         self._worker: Worker | None = None
 
     def run(self, text: str, fetch: Fetch) -> WorkerReply:
-        """The answer to a cell as `packed` wrote it."""
-        sent = json.loads(text)
+        """Return the answer to a cell that `encode_cell` wrote."""
+        work = json.loads(text)
+        cwd, digests = work.pop("cwd"), work.pop("inputs")
         try:
             if self._copies is None:
-                self._copies = Copies(sent["cwd"])
-            self._copies.put(sent["files"], fetch)
+                self._copies = Copies(cwd)
+            copies = self._copies.put(digests, fetch)
         except RotaError as problem:
             return {"error": problem.message, "hint": problem.hint}
         except OSError as problem:
-            said = problem.strerror or str(problem)
-            return {"error": f"Its files cannot be written on the node: {said}.", "hint": "free some space there"}
-        work = {"versions": sent["versions"], "study": self._copies.rooted(sent["study"])}
-        found: WorkerReply = json.loads(self._copies.unrooted(json.dumps(self._ask(work, self._copies))))
-        return found
+            why = problem.strerror or str(problem)
+            return {"error": f"Its files cannot be written on the node: {why}.", "hint": "free some space there"}
+        return self._ask({**work, "inputs": {"cwd": cwd, "copies": copies}}, self._copies)
 
     def close(self) -> None:
         if self._worker is not None:
@@ -40,7 +40,7 @@ class NodeRunner:
 
     def _ask(self, work: dict[str, Any], copies: Copies) -> WorkerReply:
         if self._worker is None:
-            self._worker = Worker(("rota.experiments.remote_worker", str(copies.root)), cwd=copies.place, keep=(copies.lock,))
+            self._worker = Worker(("rota.experiments.worker", str(copies.root)), cwd=copies.place, keep=(copies.lock,))
         answer = self._worker.ask(work)
         if answer is not None:
             return answer
@@ -49,6 +49,6 @@ class NodeRunner:
         return {"error": f"its worker died (exit code {code}).", "hint": "nodes with more memory, if it is short", "died": True}
 
 
-def encode_cell(study: dict[str, Any], versions: dict[str, str], cwd: str, files: dict[str, str]) -> str:
-    """A cell as text. `files`: path, as the study names it, to digest."""
-    return json.dumps({"study": study, "versions": versions, "cwd": cwd, "files": files})
+def encode_cell(work: Mapping[str, Any], versions: Mapping[str, str], cwd: str, inputs: Mapping[str, str]) -> str:
+    """Return a cell as text. `inputs`: digest of each input file, by the name that the study gives it."""
+    return json.dumps({**work, "versions": versions, "cwd": cwd, "inputs": inputs})

@@ -1,7 +1,7 @@
-"""Cells that other machines run. What reaches them is behind `RemoteBackend`; `rota/ray/sweep_backend.py` does it by Ray.
+"""Cells that other machines run. `RemoteBackend` is how they are reached; `rota/ray/sweep_backend.py` uses Ray.
 
-Cells go there as text and come back as text. The machine of the sweep alone writes into its folder. A cell depends on nothing but
-its description and the contents of its files, so it may run twice.
+Cells are sent as text, and answers come back as text. Only the machine of the run writes into the store. A cell depends on
+nothing but its description and the contents of its inputs, so it may run twice.
 """
 
 import hashlib
@@ -10,74 +10,75 @@ from pathlib import Path
 from typing import Protocol
 
 from rota.errors import OptionError
-from rota.experiments.grid import SweepCell
+from rota.experiments.cell import Cell
 from rota.experiments.node_runner import encode_cell
 from rota.experiments.versions import versions
-from rota.experiments.worker_pool import MOST_DEATHS, WorkerReply
+from rota.experiments.worker_pool import MAX_DEATHS, WorkerReply
 
-HEAR_SECONDS = 1.0
-"""So long it waits for answers before it looks again for room."""
+WAIT_SECONDS = 1.0
+"""Longest wait for an answer before the backend is checked for room, in seconds."""
 
 
 class RemoteBackend(Protocol):
-    """Other machines that run cells. What they do with one is in `rota/experiments/node_runner.py`."""
+    """Other machines that run cells. `rota/experiments/node_runner.py` is what they do with a cell."""
 
     def keep(self, digest: str, content: bytes) -> None:
-        """Have the contents of a file at hand for the cells that need it."""
+        """Keep the contents of an input file for the cells that need it."""
 
     def room(self) -> int:
-        """How many more cells it takes now."""
+        """Return how many more cells can be sent now."""
 
     def send(self, number: int, text: str, digests: Sequence[str]) -> None:
-        """Run a cell; `digests`: of the files that it needs."""
+        """Run a cell. `digests` are those of its inputs."""
 
-    def hear(self, seconds: float) -> list[tuple[int, WorkerReply]]:
-        """Answers that have come; it waits so long for the first. `died`: no result, because something broke under it."""
+    def receive(self, seconds: float) -> list[tuple[int, WorkerReply]]:
+        """Return the answers that have arrived. Wait at most this long for the first. `died` is set if the machine or process
+        of the cell was lost."""
 
     def close(self) -> None:
-        """Cells that still run are ended."""
+        """End the cells that are still running."""
 
 
-class RemoteCrew:
-    """As `Crew`, of other machines."""
+class RemotePool:
+    """The counterpart of `WorkerPool` on other machines."""
 
     def __init__(
         self,
-        place: RemoteBackend,
-        cells: Sequence[SweepCell],
-        heard: Callable[[int, WorkerReply], None],
-        tell: Callable[[], None],
+        backend: RemoteBackend,
+        cells: Sequence[Cell],
+        received: Callable[[int, WorkerReply], None],
+        report: Callable[[], None],
     ) -> None:
-        """`heard` gets the number of each cell and the answer to it; `tell` is called now and then."""
-        self._place, self._cells, self._heard, self._tell = place, cells, heard, tell
+        """`received` is called with the number of each cell and its answer; `report` is called every second while cells run."""
+        self._backend, self._cells, self._received, self._report = backend, cells, received, report
 
     def run(self) -> None:
-        self._keep_files()
+        self._keep_inputs()
         ours, here = versions(), str(Path.cwd())
         todo = list(range(len(self._cells)))[::-1]
         running = deaths = 0
-        while running or (todo and deaths < MOST_DEATHS):
-            while todo and deaths < MOST_DEATHS and self._place.room() > 0:
+        while running or (todo and deaths < MAX_DEATHS):
+            while todo and deaths < MAX_DEATHS and self._backend.room() > 0:
                 number = todo.pop()
                 cell = self._cells[number]
-                files = {path: digest for path, digest in cell.files.items() if digest}
-                text = encode_cell(cell.study.plain(), ours, here, files)
-                self._place.send(number, text, sorted(set(files.values())))
+                inputs = {name: digest for name, digest in cell.inputs.items() if digest}
+                text = encode_cell(cell.work(), ours, here, inputs)
+                self._backend.send(number, text, sorted(set(inputs.values())))
                 running += 1
-            for number, answer in self._place.hear(HEAR_SECONDS):
+            for number, answer in self._backend.receive(WAIT_SECONDS):
                 running -= 1
                 deaths = deaths + 1 if answer.get("died") else 0
-                self._heard(number, answer)
+                self._received(number, answer)
             if running:
-                self._tell()
+                self._report()
 
-    def _keep_files(self) -> None:
-        paths = {digest: path for cell in self._cells for path, digest in cell.files.items() if digest}
-        for digest, path in paths.items():
+    def _keep_inputs(self) -> None:
+        names = {digest: name for cell in self._cells for name, digest in cell.inputs.items() if digest}
+        for digest, name in names.items():
             try:
-                content = Path(path).read_bytes()
+                content = Path(name).read_bytes()
             except OSError as problem:
-                raise OptionError(f"{problem.strerror or problem}.", where=path, hint="the same command again") from None
+                raise OptionError(f"{problem.strerror or problem}.", where=name, hint="the same command again") from None
             if hashlib.sha256(content).hexdigest() != digest:
-                raise OptionError("has changed since the sweep was started.", where=path, hint="the same command again")
-            self._place.keep(digest, content)
+                raise OptionError("has changed since the sweep was started.", where=name, hint="the same command again")
+            self._backend.keep(digest, content)

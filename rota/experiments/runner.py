@@ -1,6 +1,5 @@
-"""Runs a grid: by as many worker processes as there are cores, each with one cell at a time, or on other machines."""
+"""Sweeps: run a grid in a folder, on this machine or on others."""
 
-import contextlib
 from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
 from typing import Any
@@ -8,14 +7,11 @@ from typing import Any
 from rota.api import warn_of
 from rota.compose.study import CLUSTER
 from rota.errors import TraceError
-from rota.experiments.grid import Grid, SweepCell
-from rota.experiments.remote import RemoteBackend, RemoteCrew
-from rota.experiments.store import Store
-from rota.experiments.sweep_result import FailedCell, SweepResult
-from rota.experiments.worker_pool import Crew, WorkerReply, available_cores
-
-Watch = Callable[[int, int], None]
-"""Called with the cells that are there and the cells in all."""
+from rota.experiments.engine import Watch, run_cells
+from rota.experiments.grid import Grid
+from rota.experiments.remote import RemoteBackend
+from rota.experiments.store import SweepStore
+from rota.experiments.sweep_result import SweepResult
 
 
 def sweep(
@@ -31,11 +27,11 @@ def sweep(
     workers: int | None = None,
     **options: Any,
 ) -> SweepResult:
-    """A grid of simulations on all cores; results are kept in the folder `out` as they come.
+    """Simulate a grid on all cores. Each result is kept in the folder `out` at once.
 
     `trace` and `cluster` may be lists. `vary` has several values of a keyword of `simulate`, of an option of the policies or
     placers, or of a setting of generated traces: `{"trace.load": [0.5, 0.7], "policy.thresholds": ["3250/7200", "1000"]}`.
-    Policies that lack an option run once. Further keywords are those of `simulate`. Called again it does only what is missing.
+    Policies that lack an option run once. Further keywords are those of `simulate`. Called again, it does only what is missing.
     """
     grid = Grid(
         policies=tuple(policies),
@@ -57,56 +53,24 @@ def run(
     folder: Path | str,
     *,
     workers: int | None = None,
-    elsewhere: Callable[[], RemoteBackend] | None = None,
+    backend: Callable[[], RemoteBackend] | None = None,
     watch: Watch | None = None,
 ) -> SweepResult:
-    """Run every cell that has no result yet: on this machine, or by `elsewhere`, which is called if there is anything to do.
-    Killed at any moment and started again, it goes on where it was."""
+    """Run every cell that has no result yet: on this machine, or on the machines of `backend`, which is called if cells are
+    missing."""
     guesses = check(grid)
     cells = grid.cells()
-    store = Store(folder)
+    store = SweepStore(folder)
     with store.locked():
-        missing = [cell for cell in cells if not store.has(cell)]
-        reused = len(cells) - len(missing)
-        done, failures = reused, dict[int, FailedCell]()
-
-        def heard(number: int, answer: WorkerReply) -> None:
-            nonlocal done
-            if "result" in answer:
-                store.save(missing[number].key, answer["result"])
-            done += 1
-            if "error" in answer:
-                failures[number] = FailedCell(missing[number], answer["error"], answer["hint"])
-            tell()
-
-        def tell() -> None:
-            if watch is not None:
-                watch(done, len(cells))
-
-        tell()
-        if elsewhere is None or not missing:
-            store.describe(cells)
-            _run_here(missing, store, workers, heard)
-        else:
-            with contextlib.closing(elsewhere()) as place:
-                store.describe(cells)
-                RemoteCrew(place, missing, heard, tell).run()
-        # A worker may die between writing its cell and saying so: what is there is not missing.
-        failed = [failures[number] for number in sorted(failures) if not store.has(missing[number])]
+        ran = run_cells(cells, store, workers=workers, backend=backend, ready=lambda: store.describe(cells), watch=watch)
         rows = store.finish(cells)
-        untried = len(cells) - len(rows) - len(failed)
-        return SweepResult(store.folder, rows, failed, reused, untried, guesses, tuple(store.others(cells)))
-
-
-def _run_here(missing: Sequence[SweepCell], store: Store, workers: int | None, heard: Callable[[int, WorkerReply], None]) -> None:
-    work = [{"key": cell.key, "study": cell.study.plain()} for cell in missing]
-    crew = min(workers or available_cores(), max(len(missing), 1))
-    Crew(("rota.experiments.sweep_worker", str(store.folder)), work, crew, heard).run()
+    untried = len(cells) - len(rows) - len(ran.failed)
+    return SweepResult(store.folder, rows, ran.failed, ran.reused, untried, guesses, tuple(store.others(cells)))
 
 
 def check(grid: Grid) -> tuple[str, ...]:
-    """What cannot work is said before anything is written: every value of every axis is looked at once, beside the first values
-    of the others, as if it were to be simulated. Returns what had to be guessed."""
+    """Raise if a value of an axis cannot work, before anything is written. Each value is prepared for simulation once, with the
+    first values of the other axes. Return the assumptions that were made."""
     from rota.compose.prepare import prepare_study
     from rota.traces.synthetic import open_trace
     from rota.traces.trace import Trace
@@ -120,5 +84,5 @@ def check(grid: Grid) -> tuple[str, ...]:
         try:
             guesses |= dict.fromkeys(prepare_study(study, traces[where]).guesses)
         except TraceError:
-            continue  # jobs that do not fit a cluster are an answer for that cell, not a mistake in the grid
+            continue  # jobs that do not fit a cluster are the result of that cell, not a mistake in the grid
     return tuple(guesses)

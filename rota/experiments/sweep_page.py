@@ -1,5 +1,5 @@
-"""The page of a sweep: each figure over what was varied, a line for each policy, with intervals. One file that loads nothing and
-runs nothing."""
+"""The page of a sweep: each figure over the varied values, with a line for each policy and intervals. It is one file without
+scripts that loads nothing."""
 
 import itertools
 import re
@@ -14,20 +14,20 @@ from rota.report.plots import DAY, HOUR, MINUTE, SECOND, Plot, Series, chart
 from rota.report.result import duration
 
 WHO = ("policy", "placer")
-"""Axes whose values tell the lines of a chart apart."""
+"""Axes whose values are the lines of a chart."""
 
 MOST_PANELS = 12
-"""Combinations of further values that are drawn, each in charts of its own; the table has them all."""
+"""Largest number of combinations of further values that are drawn, each in its own charts. The table has all of them."""
 
 
 @dataclass(frozen=True, slots=True)
 class Metric:
-    """A figure that is drawn."""
+    """A figure of a summary that is drawn."""
 
     key: str
     title: str
     name: str
-    """A field of a summary."""
+    """Field of the summary."""
 
 
 METRICS = (
@@ -39,19 +39,20 @@ METRICS = (
 
 @dataclass(frozen=True)
 class SweepChart:
-    """What goes where in the charts of a sweep."""
+    """The layout of the charts of a sweep."""
 
     points: Sequence[Point]
     over: str
-    """The axis along x."""
+    """Axis along x."""
     lines: tuple[str, ...]
-    """Axes whose values are lines of one chart."""
+    """Axes whose values are the lines of one chart."""
     panels: tuple[str, ...]
-    """Axes each of whose values has charts of its own."""
+    """Axes whose values have separate charts."""
 
     @classmethod
     def of(cls, points: Sequence[Point]) -> "SweepChart":
-        """Along x goes what has most values, numbers first; the policy, if nothing else varies."""
+        """Lay out the charts of some points. The axis along x is the one with most values, numbers first; the policy if nothing
+        else varies."""
         names = dict.fromkeys(name for point in points for name in point.axes)
         counts = {name: len({str(point.axes.get(name)) for point in points} - {str(None)}) for name in names}
         free = [name for name in names if name not in WHO and counts[name] > 1]
@@ -61,12 +62,13 @@ class SweepChart:
 
     @property
     def values(self) -> list[Any]:
-        """What stands along x, in order."""
+        """Values along x, in order."""
         found = list(dict.fromkeys(v for point in self.points if (v := point.axes.get(self.over)) is not None))
         return sorted(found) if _all_numbers(self.points, self.over) else found
 
     def groups(self) -> dict[str, list[Point]]:
-        """The points of each panel, by its title. A point that a value does not concern is in the panels of all its values."""
+        """Return title of each panel -> its points. A point to which an axis does not apply is in the panels of all its
+        values."""
         each = [list(dict.fromkeys(v for p in self.points if (v := p.axes.get(name)) is not None)) for name in self.panels]
         found = {}
         for combination in itertools.product(*each):
@@ -77,7 +79,7 @@ class SweepChart:
         return found
 
     def chart(self, metric: Metric, points: Sequence[Point], subtitle: str) -> Plot | None:
-        """One figure over x; None where it is known of no point."""
+        """Draw one figure over x; None if no point has it."""
         known = [point for point in points if point.mean.get(metric.name) is not None]
         if not known:
             return None
@@ -110,7 +112,7 @@ class SweepChart:
 
 
 def sweep_page(swept: SweepResult) -> str:
-    """The whole page."""
+    """Return the HTML page of a sweep."""
     drawing = SweepChart.of(swept.points())
     groups = drawing.groups()
     style = asset("page.css") + asset("paper.css") + asset("sweep.css")
@@ -135,19 +137,19 @@ def sweep_page(swept: SweepResult) -> str:
         "footing": text(swept.count()),
         "version": text(__version__),
     }
-    # In one pass, so that braces in a name stay what they are.
+    # In one pass, so that braces in a name are not replaced.
     return re.sub(r"\{\{(\w+)\}\}", lambda found: parts[found[1]], asset("sweep.html"))
 
 
 def _section(metric: Metric, drawing: SweepChart, groups: Mapping[str, Sequence[Point]]) -> str:
     plots = [drawing.chart(metric, points, title) for title, points in groups.items()]
     pictures = "".join(f'<figure class="picture">{plot.svg}</figure>' for plot in plots if plot is not None)
-    nothing = '<p class="note">It is known of no cell.</p>'
+    nothing = '<p class="note">No cell has this figure.</p>'
     return f'<section id="{metric.key}">\n<h2>{text(metric.title)}</h2>\n{pictures or nothing}\n</section>'
 
 
 def _finding(drawing: SweepChart) -> str:
-    """Which line is lowest in mean JCT, and where."""
+    """Return a sentence on which line has the lowest mean JCT, and where."""
     known = [point for point in drawing.points if point.mean.get("mean_jct_seconds") is not None]
     if not known:
         return "No job finished."
@@ -179,7 +181,7 @@ def _facts(swept: SweepResult, drawing: SweepChart) -> str:
 
 
 def _names_of(swept: SweepResult, axis: str) -> str:
-    """The values of an axis, each once."""
+    """Return the values of an axis, without repetitions."""
     return ", ".join(dict.fromkeys(str(row["axes"][axis]) for row in swept.rows if row["axes"].get(axis) is not None))
 
 
@@ -219,7 +221,7 @@ def _is_time(metric: Metric) -> bool:
 
 
 def _unit(seconds: float) -> tuple[float, str]:
-    """The unit in which a length of time is a number that people like."""
+    """Return the largest unit of which a length of time has at least two."""
     units = ((DAY, "days"), (HOUR, "hours"), (MINUTE, "minutes"), (SECOND, "seconds"))
     return next(((size, word) for size, word in units if seconds >= 2 * size), (SECOND, "seconds"))
 

@@ -1,4 +1,4 @@
-"""What a sweep came to: a table with one line per point of the grid, seeds averaged."""
+"""The result of a sweep: a table with one line per point of the grid, averaged over seeds."""
 
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
@@ -8,7 +8,7 @@ from typing import Any
 import numpy as np
 
 from rota.errors import RotaError
-from rota.experiments.grid import SweepCell
+from rota.experiments.cell import FailedCell
 from rota.report.comparison import interval
 from rota.report.result import durations, html_table, note_lines, pandas, percent, plain_table
 
@@ -26,21 +26,12 @@ _SHOWN = {
 }
 
 NONE = "-"
-"""What stands for a value that does not concern a policy, and for a figure that is not known."""
-
-
-@dataclass(frozen=True, slots=True)
-class FailedCell:
-    """A cell that has no result."""
-
-    cell: SweepCell
-    error: str
-    hint: str
+"""Shown for a value that does not apply to a policy, and for an unknown figure."""
 
 
 @dataclass(frozen=True, slots=True)
 class Point:
-    """All seeds of one point of the grid."""
+    """One point of the grid, with all its seeds."""
 
     axes: Mapping[str, Any]
     seeds: int
@@ -58,37 +49,37 @@ class Point:
 
 @dataclass(frozen=True)
 class SweepResult:
-    """A finished sweep. It prints itself."""
+    """The result of a sweep. It prints itself."""
 
     folder: Path
     rows: list[dict[str, Any]]
     """One per finished cell, in the order of the grid: key, axes, params, summary."""
     failed: list[FailedCell]
     reused: int
-    """Cells that were there before."""
+    """Number of cells that were finished before."""
     untried: int = 0
-    """Cells that were not run because workers kept dying."""
+    """Number of cells that were not run because workers kept dying."""
     guesses: tuple[str, ...] = ()
-    """Inputs that are unknown, and what they were taken for."""
+    """Notes that name an unknown input and the assumption that was made."""
     others: tuple[Path, ...] = ()
-    """Folders with the results of other grids that were swept into this folder before."""
+    """Folders with the results of other grids that are kept in this folder."""
 
     def points(self) -> list[Point]:
         return list(_points(self.rows))
 
     @property
     def notes(self) -> list[str]:
-        """The notes of all cells, each once."""
+        """Notes of all cells, without repetitions."""
         return list(dict.fromkeys(note for row in self.rows for note in row["params"]["notes"]))
 
     def varied(self) -> list[str]:
-        """The axes that have more than one value, of cells that failed too; the policy, where there is none."""
+        """Return the axes with more than one value, also among failed cells; the policy if there are none."""
         every = [row["axes"] for row in self.rows] + [failed.cell.axes for failed in self.failed]
         names = list(dict.fromkeys(name for axes in every for name in axes))
         return [name for name in names if len({str(axes.get(name)) for axes in every}) > 1] or ["policy"]
 
     def cells(self) -> tuple[list[str], list[list[str]]]:
-        """The table that people read: the axes that have more than one value, then the figures."""
+        """Return the heads and rows of the table: axes with more than one value, then figures."""
         names = self.varied()
         points = self.points()
         columns = [_column(points, name) for name in _SHOWN.values()]
@@ -107,27 +98,29 @@ class SweepResult:
         }
 
     def to_pandas(self) -> Any:
-        """A data frame with one row per cell, for those who have pandas."""
+        """Return a pandas data frame with one row per cell. Raise RotaError if pandas is not installed."""
         return pandas().DataFrame([{**row["axes"], "seed": row["params"]["seed"], **row["summary"]} for row in self.rows])
 
     def problem(self) -> RotaError | None:
-        """One error for all cells that failed. Cells that failed for the same reason are told together."""
+        """Return one error for all failed cells, grouped by reason; None if none failed."""
         if not self.failed:
             return RotaError(f"{self.untried} cells were not tried.", hint="the same command again") if self.untried else None
         reasons: dict[str, list[FailedCell]] = {}
         for each in self.failed:
             reasons.setdefault(each.error, []).append(each)
-        told = "; ".join(f"{_where(cells, self.varied())}: {error.rstrip('.')}" for error, cells in reasons.items())
+        failed = "; ".join(f"{_where(cells, self.varied())}: {error.rstrip('.')}" for error, cells in reasons.items())
         untried = f" and {self.untried} were not tried" if self.untried else ""
-        return RotaError(f"{_cells(len(self.failed))} failed{untried}: {told}.", hint=self.failed[0].hint or "rota sweep --help")
+        return RotaError(
+            f"{_cells(len(self.failed))} failed{untried}: {failed}.", hint=self.failed[0].hint or "rota sweep --help"
+        )
 
     def table(self) -> str:
-        """The table with its footing, without notes."""
+        """Return the table and the line below it, without notes."""
         heads, rows = self.cells()
         return f"{plain_table(heads, rows, left=len(heads) - len(_SHOWN))}\n{self.count()}"
 
     def page(self) -> str:
-        """One self-contained HTML page: the figures over what was varied, a line for each policy."""
+        """Return one self-contained HTML page: figures over the varied values, with a line for each policy."""
         from rota.experiments.sweep_page import sweep_page
 
         return sweep_page(self)
@@ -141,12 +134,12 @@ class SweepResult:
         return html_table(heads, rows, self.footing(), self.notes)
 
     def footing(self) -> str:
-        """How many there are, and what became of the others."""
+        """Return how many cells there are, and why others failed."""
         problem = self.problem()
         return self.count() if problem is None else f"{self.count()}; {problem.message}"
 
     def count(self) -> str:
-        """How many cells there are, and what else is in the folder."""
+        """Return how many cells there are, and which other grids are in the folder."""
         more = f"{len(self.others)} other grid{'' if len(self.others) == 1 else 's'}"
         return f"{_cells(len(self.rows))} in {self.folder}" + (
             f", which also has the results of {more}: {', '.join(map(str, self.others))}" if self.others else ""
@@ -158,7 +151,7 @@ def _cells(count: int) -> str:
 
 
 def _where(failed: Sequence[FailedCell], names: Sequence[str]) -> str:
-    """The first of some cells by what tells it from others, and how many more there are."""
+    """Return the varied values of the first of some cells, and how many more there are."""
     first = failed[0].cell
     place = ", ".join(f"{name} {_axis(first.axes.get(name))}" for name in names)
     more = f" and {len(failed) - 1} more" if len(failed) > 1 else ""
@@ -187,7 +180,7 @@ def _axis(value: Any) -> str:
 
 
 def _column(points: Sequence[Point], name: str) -> list[str]:
-    """One figure of all points, in one unit."""
+    """Return one figure of all points, in one unit."""
     values = [point.mean.get(name) for point in points]
     if not name.endswith("_seconds"):
         return [_shown(value, name) for value in values]

@@ -1,4 +1,4 @@
-"""What a sweep varies besides its axes: any field of a study, and options of policies, placers and generated traces."""
+"""Values that a sweep can vary besides its axes: fields of a study, and options of policies, placers and generated traces."""
 
 import math
 from collections.abc import Mapping, Sequence
@@ -12,7 +12,7 @@ from rota.errors import OptionError, RotaError, UnknownNameError
 from rota.traces.synthetic import BUILT_IN, GENERATED
 
 PARTS = ("policy.", "placer.", "trace.")
-"""What stands before an option of a policy or a placer, or before a setting of a generated trace."""
+"""Prefixes of options of policies and placers, and of settings of generated traces."""
 
 AXES = {
     "policy": "rota sweep fifo tiresias",
@@ -21,13 +21,13 @@ AXES = {
     "placer": "--placer packed --placer spread",
     "seed": "--seeds 5",
 }
-"""Fields that are axes of every grid, and how to give them several values."""
+"""Fields that are axes of every grid, with the flags that give them several values."""
 
 
 def check_varied(name: str) -> None:
-    """Raise unless a sweep can vary this."""
+    """Raise if a sweep cannot vary this."""
     if name in AXES:
-        raise OptionError("is an axis of its own.", field="--vary", value=name, hint=AXES[name])
+        raise OptionError("is an axis and has its own flag.", field="--vary", value=name, hint=AXES[name])
     part = next((part for part in PARTS if name.startswith(part)), "")
     if not (name.removeprefix(part) if part else name in study_fields()):
         known = [*(each for each in study_fields() if each not in AXES), "trace.load", "policy.thresholds", "placer.sticky"]
@@ -35,7 +35,7 @@ def check_varied(name: str) -> None:
 
 
 def read_varied(texts: Sequence[str]) -> dict[str, tuple[Any, ...]]:
-    """`NAME=A/B/C`, or `NAME=A|B|C` where the values themselves have slashes. Numbers become numbers."""
+    """Parse `NAME=A/B/C`, or `NAME=A|B|C` if values contain slashes. Numbers become numbers."""
     found: dict[str, tuple[Any, ...]] = {}
     for text in texts:
         name, equals, values = (part.strip() for part in text.partition("="))
@@ -54,7 +54,7 @@ def read_varied(texts: Sequence[str]) -> dict[str, tuple[Any, ...]]:
 
 
 def _value(name: str, text: str) -> Any:
-    """A number, or the text as it was typed if that is what the field takes."""
+    """Return a number, or the text itself if the field is not a number."""
     if not text:
         raise ValueError("a value is missing.")
     if name in study_fields():
@@ -72,7 +72,7 @@ def _value(name: str, text: str) -> Any:
 
 
 def takes(text: str, registry: Registry, option: str) -> bool:
-    """Whether a policy or a placer has an option of this name. What cannot be found is complained about elsewhere."""
+    """Whether a policy or a placer has an option of this name; true if it is unknown, which is reported elsewhere."""
     try:
         kind = registry.find(ParsedName.parse(text, registry.what).name)
     except RotaError:
@@ -81,7 +81,7 @@ def takes(text: str, registry: Registry, option: str) -> bool:
 
 
 def with_options(text: str, what: str, options: Mapping[str, Any]) -> str:
-    """The name of a policy or a placer with other options."""
+    """Return the name of a policy or a placer with other options."""
     if not options:
         return text
     spelled = ParsedName.parse(text, what)
@@ -90,13 +90,16 @@ def with_options(text: str, what: str, options: Mapping[str, Any]) -> str:
 
 
 def with_settings(trace: str, settings: Mapping[str, Any]) -> str:
-    """The name of a generated trace with other settings."""
+    """Return the name of a generated trace with other settings."""
     if not settings:
         return trace
     name, _, options = BUILT_IN.get(trace, trace).partition(":")
     if name not in GENERATED or Path(trace).exists():
         raise OptionError(
-            "is no generated trace, so it has no settings to vary.", field="trace", value=trace, hint="--trace synthetic:jobs=500"
+            "is not a generated trace, so it has no settings to vary.",
+            field="trace",
+            value=trace,
+            hint="--trace synthetic:jobs=500",
         )
     given = dict(option.split("=", 1) for option in options.split(",") if "=" in option)
     return f"{name}:{_spelled({**given, **settings})}"
@@ -107,7 +110,7 @@ def _spelled(options: Mapping[str, Any]) -> str:
 
 
 def _option(value: Any) -> str:
-    """As it is typed: a list has slashes between its values."""
+    """Return a value as it is typed. A list has slashes between its values."""
     if isinstance(value, bool):
         return str(value).lower()
     if isinstance(value, list | tuple):

@@ -1,6 +1,6 @@
-"""What a machine calculates with: machines that differ in it may give other bytes.
+"""Versions of everything that results depend on. Machines with other versions may give other results.
 
-As a program it prints that of this machine: `python -P -m rota.experiments.versions`.
+`python -P -m rota.experiments.versions` prints those of this machine.
 """
 
 import functools
@@ -15,14 +15,14 @@ from pathlib import Path
 from rota import __version__
 
 CALCULATES = ("numpy", "scipy", "highspy", "clarabel")
-"""Packages that the figures of a simulation come from."""
+"""Packages that calculate the results of a simulation."""
 
 PLUG_INS = ("rota.policies", "rota.placers")
 SOURCES = "sources"
 
 
 def versions() -> dict[str, str]:
-    """Of Rota, its source files, Python, the packages that calculate, and plug-ins."""
+    """Return the versions of Rota, its source files, Python, the packages that calculate, and plug-ins."""
     found = {"rota": __version__, SOURCES: sources(), "Python": platform.python_version()}
     found |= {name: _version(name) for name in CALCULATES}
     for group in PLUG_INS:
@@ -32,7 +32,7 @@ def versions() -> dict[str, str]:
 
 
 def differences(ours: Mapping[str, str], theirs: Mapping[str, str]) -> list[str]:
-    """What another machine has instead of ours, in words. Plug-ins that only it has do not matter."""
+    """Describe what another machine has instead of our versions. Plug-ins that only it has are ignored."""
     found = []
     for name, version in ours.items():
         other = theirs.get(name)
@@ -47,7 +47,7 @@ def differences(ours: Mapping[str, str], theirs: Mapping[str, str]) -> list[str]
 
 @functools.cache
 def sources() -> str:
-    """Of this very Rota: between two states of its files a result may change too."""
+    """Return a digest of Rota's source files, because results may change between two versions with the same number."""
     root = Path(__file__).parents[1]
     mark = hashlib.sha256()
     for path in sorted(root.rglob("*.py")):

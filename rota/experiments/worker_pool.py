@@ -1,7 +1,7 @@
-"""Worker processes that take one piece of work at a time: a JSON object per line comes in, an answer per line goes out.
+"""Worker processes that do one piece of work at a time. They read one JSON object per line and answer with one per line.
 
-Both ends are here. A `Worker` is one such process; `Crew` starts several, feeds them and hears their answers; `serve` is what a
-worker does. When its parent is gone a worker ends, at the latest at the next report.
+Both ends are here. A `Worker` is one such process, a `WorkerPool` starts several and distributes work among them, and `serve` is
+the main loop of a worker. A worker whose parent is gone exits at its next progress report at the latest.
 """
 
 import contextlib
@@ -19,16 +19,16 @@ from typing import Any
 from rota.errors import DEBUG, RotaError
 
 ONE_THREAD = ("OMP_NUM_THREADS", "OPENBLAS_NUM_THREADS", "MKL_NUM_THREADS", "VECLIB_MAXIMUM_THREADS")
-"""Every worker has one core: a maths library that starts threads of its own would only fight the others."""
+"""Variables that limit maths libraries to one thread. Every worker has one core."""
 
-MOST_DEATHS = 3
-"""So many workers may die in a row; after that the crew stops."""
+MAX_DEATHS = 3
+"""Number of workers in a row that may die before the pool stops."""
 
 WorkerReply = dict[str, Any]
-"""What a worker says about its work; `error` and `hint` where there is no result."""
+"""A worker's answer; it has `error` and `hint` if there is no result."""
 
 Alive = Callable[[int, int, float], None]
-"""A report of progress to a parent that may be gone."""
+"""Function that reports progress: done, total and the simulated time in seconds. It exits the process if the parent is gone."""
 
 
 def available_cores() -> int:
@@ -36,10 +36,10 @@ def available_cores() -> int:
 
 
 class Worker:
-    """One worker process, and how to talk to it."""
+    """One worker process."""
 
     def __init__(self, command: Sequence[str], *, cwd: Path | None = None, keep: Sequence[int] = ()) -> None:
-        """`command` is the module of the worker and its arguments; `keep`: open files that it keeps open."""
+        """`command`: module of the worker and its arguments; `keep`: file descriptors that the worker inherits."""
         words = [sys.executable, "-P", "-m", *command]
         environment = {**os.environ, **dict.fromkeys(ONE_THREAD, "1")}
         self._process = subprocess.Popen(
@@ -47,7 +47,7 @@ class Worker:
         )
 
     def ask(self, work: Mapping[str, Any]) -> WorkerReply | None:
-        """The worker's answer; None: it died."""
+        """Return the answer of the worker; None if it died."""
         process = self._process
         assert process.stdin is not None and process.stdout is not None
         try:
@@ -61,11 +61,11 @@ class Worker:
         try:
             answer: WorkerReply = json.loads(line)
         except ValueError:
-            return {"error": f"its worker said {line[:60]!r}.", "hint": "report this"}
+            return {"error": f"its worker answered {line[:60]!r}.", "hint": "report this"}
         return answer
 
     def end(self) -> int:
-        """No more work: a worker ends when its input does. Returns its exit code."""
+        """Close the input of the worker, so that it exits, and return its exit code."""
         process = self._process
         assert process.stdin is not None and process.stdout is not None
         with contextlib.suppress(OSError):  # it may be gone already
@@ -78,15 +78,19 @@ class Worker:
         self._process.terminate()
 
 
-class Crew:
-    """Worker processes, each fed by a thread of ours that does nothing but wait for it."""
+class WorkerPool:
+    """Worker processes, each fed by a thread that only waits for it."""
 
     def __init__(
-        self, command: Sequence[str], work: Sequence[Mapping[str, Any]], workers: int, heard: Callable[[int, WorkerReply], None]
+        self,
+        command: Sequence[str],
+        work: Sequence[Mapping[str, Any]],
+        workers: int,
+        received: Callable[[int, WorkerReply], None],
     ) -> None:
-        """`command` is the module of the worker and its arguments. `heard` gets the number of each piece of work and the answer
-        to it, one at a time and in the order they come."""
-        self._command, self._work, self._workers, self._heard = list(command), work, workers, heard
+        """`command`: module of the worker and its arguments. `received` is called with the number of each piece of work and its
+        answer, one at a time, in the order of the answers."""
+        self._command, self._work, self._workers, self._received = list(command), work, workers, received
         self._todo: queue.SimpleQueue[int] = queue.SimpleQueue()
         for number in range(len(work)):
             self._todo.put(number)
@@ -127,9 +131,9 @@ class Crew:
                 answer = {"error": f"its worker died (exit code {code}).", "hint": "fewer --workers, if memory is short"}
             with self._lock:
                 self._deaths = self._deaths + 1 if died else 0
-                if self._deaths >= MOST_DEATHS:
-                    self._stopping = True  # whatever it is, it is not the work
-                self._heard(number, answer)
+                if self._deaths >= MAX_DEATHS:
+                    self._stopping = True  # the cause is not the work
+                self._received(number, answer)
         if worker is not None:
             self._end(worker)
 
@@ -153,10 +157,11 @@ class Crew:
 
 
 def serve(do: Callable[[dict[str, Any], Alive], WorkerReply]) -> None:
-    """Do what comes in, until nothing comes any more. `do` gets a piece of work and a function that it calls now and then."""
-    signal.signal(signal.SIGINT, signal.SIG_IGN)  # Ctrl-C is for the parent, which then ends us
+    """Do each piece of work on standard input until it is closed. `do` is called with the work and with a function that it must
+    call regularly."""
+    signal.signal(signal.SIGINT, signal.SIG_IGN)  # the parent handles Ctrl-C and then ends the workers
     answers = os.fdopen(os.dup(1), "w", encoding="utf-8")
-    os.dup2(2, 1)  # whatever a policy prints goes to standard error, not into the answers
+    os.dup2(2, 1)  # a policy may print; that must not mix with the answers
     parent = os.getppid()
 
     def alive(done: int, total: int, now_s: float) -> None:
@@ -168,15 +173,11 @@ def serve(do: Callable[[dict[str, Any], Alive], WorkerReply]) -> None:
             answer = do(json.loads(line), alive)
         except RotaError as problem:
             if os.environ.get(DEBUG):
-                from rota.compose.policy_faults import (
-                    fault_traceback,  # it imports half of Rota, which the other end can do without
-                )
+                from rota.compose.policy_faults import fault_traceback  # imports half of Rota, which the parent does not need
 
                 sys.stderr.write(fault_traceback(problem))
             answer = {"error": problem.message, "hint": problem.hint}
-        except OSError as problem:
-            answer = {"error": f"The result cannot be kept: {problem.strerror or problem}.", "hint": "free some space"}
-        except BaseException as problem:  # a policy may raise anything, SystemExit too; the other work is not to blame
+        except BaseException as problem:  # a policy may raise anything, even SystemExit, and other work must continue
             answer = {"error": f"{type(problem).__name__}: {problem}.", "hint": "rota policy check, with this policy"}
         answers.write(json.dumps(answer) + "\n")
         answers.flush()

@@ -11,6 +11,7 @@ from pathlib import Path
 from typing import Any
 
 from rota.errors import InputError, OptionError
+from rota.files.inputs import read_input
 
 GZIP = b"\x1f\x8b"
 """How files begin that gzip wrote."""
@@ -55,7 +56,7 @@ def _most_unpacked_mb() -> int:
 def _bytes(path: Path | str, error: type[InputError], instead: str) -> bytes:
     where = str(path)
     try:
-        return Path(path).read_bytes()
+        return read_input(path)
     except FileNotFoundError:
         raise error("there is no such file.", where=where, hint=", or ".join(filter(None, ("check the path", instead)))) from None
     except IsADirectoryError:

@@ -1,1 +1,1 @@
-"""Published results, measured again: the experiments of papers, their claims, and a page that shows both."""
+"""Reproductions of papers: their experiments, their claims, and a page that shows both."""

@@ -1,4 +1,4 @@
-"""Bars beside each other, for figures of things that are not on a scale: placements, policies."""
+"""Bar charts, for figures by category, such as placements or policies."""
 
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
@@ -7,26 +7,28 @@ from html import escape
 from rota.report.plots import FAINT, INK, PALETTE, WIDTH, Plot
 
 LABELS, RIGHT, TOP, ROW, GAP = 236, 150, 60, 21, 14
-"""Where bars begin, what is left free behind them for figures, where the first is, how far apart they and groups of them are."""
+"""Layout in pixels: width of the labels, space for notes on the right, top of the first bar, height of a row, gap between
+groups."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Bar:
-    """One figure and how far it reaches."""
+    """One bar: a figure, and its range."""
 
     label: str
     value: float
     low: float | None = None
+    """Smallest value, if the figure is a mean of several."""
     high: float | None = None
-    """The least and the most seen, where it is a mean of several."""
+    """Largest value, if the figure is a mean of several."""
     note: str
-    """What stands behind it."""
+    """Text after the bar."""
 
 
 def bars(
     title: str, subtitle: str, groups: Sequence[tuple[str, Sequence[Bar]]], *, mark: tuple[float, str] | None = None
 ) -> Plot:
-    """Groups of bars under a name each; equal labels have equal colours. `mark` is a value to draw a line at, and its name."""
+    """Draw groups of bars, each below its name. Equal labels have equal colours. `mark`: value and name of a vertical line."""
     every = [bar for _, group in groups for bar in group]
     most = (
         max([bar.high if bar.high is not None else bar.value for bar in every] + ([mark[0]] if mark else []), default=0.0) or 1.0
@@ -50,12 +52,12 @@ def bars(
         parts.append(f'<line x1="{at(mark[0]):.1f}" y1="{TOP}" x2="{at(mark[0]):.1f}" y2="{y - GAP:.1f}" {_DASHED}/>')
         parts.append(_text(at(mark[0]), y + 2, mark[1], anchor="middle"))
         y += ROW
-    said = "; ".join(f"{name} {bar.label} {bar.note}".strip() for name, group in groups for bar in group)
+    summary = "; ".join(f"{name} {bar.label} {bar.note}".strip() for name, group in groups for bar in group)
     return Plot(
         title,
         f'<svg xmlns="http://www.w3.org/2000/svg" viewBox="0 0 {WIDTH} {y:g}" width="{WIDTH}" height="{y:g}" role="img" '
         "font-family=\"system-ui, -apple-system, 'Segoe UI', Roboto, 'Helvetica Neue', Arial, sans-serif\" font-size=\"12\" "
-        f'fill="{INK}">\n<title>{escape(f"{title}. {subtitle}. {said}.")}</title>\n' + "\n".join(parts) + "\n</svg>\n",
+        f'fill="{INK}">\n<title>{escape(f"{title}. {subtitle}. {summary}.")}</title>\n' + "\n".join(parts) + "\n</svg>\n",
     )
 
 

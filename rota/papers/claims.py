@@ -1,4 +1,4 @@
-"""What a paper says, beside what was measured here."""
+"""Claims of a paper, and our measurements of them."""
 
 import math
 from collections.abc import Mapping, Sequence
@@ -7,22 +7,22 @@ from itertools import pairwise
 from typing import Any
 
 ENOUGH = 0.8
-"""A claim holds from this part of the published gain on."""
+"""Fraction of the published gain from which a claim holds."""
 
 Curve = Mapping[float, float]
-"""A figure by load, or by whatever was varied."""
+"""A figure by load, or by another value that was varied."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Claim:
-    """One published result."""
+    """One published result, and our measurement."""
 
     name: str
     paper: float
     measured: float | None
     unit: str
     holds: bool | None
-    """None: it could not be measured, or not compared; the note says why."""
+    """Whether the claim holds; None if it could not be measured or compared, which the note explains."""
     note: str = ""
 
     def to_dict(self) -> dict[str, Any]:
@@ -39,9 +39,9 @@ def claim(
     above: bool = False,
     below: bool = False,
 ) -> Claim:
-    """How much better something is: it holds if at least 80% of the published gain was measured. 1x is no gain, so of 3.5x that
-    is 3x; 0% is none, so of 40% it is 32%. With `above` the paper gives a direction and no number: it holds if more than `paper`
-    was measured. With `below` less is better: it holds up to a quarter more than published."""
+    """Judge a claim. It holds if we measured at least 80% of the published gain, which is the part beyond 1x or 0%: 3x for 3.5x,
+    32% for 40%. `above`: the paper gives only a direction, and the claim holds if we measured more than `paper`. `below`: less is
+    better, and the claim holds up to a quarter more than published."""
     if measured is None:
         return Claim(name=name, paper=paper, measured=None, unit=unit, holds=None, note=note or "It was not measured.")
     nothing = 1.0 if unit == "x" else 0.0
@@ -52,19 +52,19 @@ def claim(
 
 
 def unjudged(name: str, *, paper: float, measured: float | None, unit: str = "x", note: str) -> Claim:
-    """Something that was published and cannot be compared, whatever was measured; the note says why."""
+    """Return a claim that cannot be compared with our measurement. The note explains why."""
     return Claim(name=name, paper=paper, measured=measured, unit=unit, holds=None, note=note)
 
 
 def largest_gain(baseline: Curve, ours: Curve) -> tuple[float, float] | None:
-    """How many times smaller our figure is where that is most, and where; None where they have no point in common."""
+    """Return the largest ratio of the baseline to our figure, and its x; None if they have no x in common."""
     gains = [(baseline[x] / ours[x], x) for x in baseline if x in ours and ours[x] > 0]
     return max(gains, default=None)
 
 
 def sustained(curve: Curve, limit: float) -> float | None:
-    """How far a rising curve goes before it passes a limit, on a straight line between two points; its last point, if it never
-    does. None if it starts above it."""
+    """Return the x at which a rising curve exceeds a limit, interpolated linearly; its last x if it never does, None if it starts
+    above the limit."""
     points = sorted(curve.items())
     if not points or points[0][1] > limit:
         return None
@@ -79,5 +79,5 @@ def mean(values: Sequence[float]) -> float:
 
 
 def geomean(values: Sequence[float]) -> float | None:
-    """None of nothing."""
+    """Return the geometric mean; None if there are no values."""
     return math.exp(sum(math.log(value) for value in values) / len(values)) if values else None

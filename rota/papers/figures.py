@@ -1,4 +1,4 @@
-"""Figures of a run that papers give and a summary does not have."""
+"""Figures of a run that papers publish and a summary does not have."""
 
 import math
 from typing import Any
@@ -13,15 +13,15 @@ from rota.report.timeline import edges
 from rota.traces.gandiva_jobs import sweep_of
 
 BINS = 60
-"""Stretches of time over which the shares of tenants are known."""
+"""Number of time bins for the shares of tenants."""
 
 FILLED = 0.25
-"""After this part of the time in which jobs arrive the cluster counts as filled: throughput is measured from then on, for as long
-as jobs arrive."""
+"""Fraction of the arrival period after which the cluster counts as full. Throughput is measured from then until the last
+arrival."""
 
 
 def own_figures(result: Result, known: Rates) -> dict[str, Any]:
-    """Ready for JSON."""
+    """Return these figures, for JSON."""
     record = result.record
     done = np.isfinite(record.finished_s)
     waited = np.maximum(record.finished_s - record.submitted_s - record.occupied_seconds, 0.0)[done]
@@ -37,7 +37,7 @@ def own_figures(result: Result, known: Rates) -> dict[str, Any]:
 
 
 def _late(result: Result) -> float | None:
-    """The part of the jobs with a deadline that missed it; one that never finished did."""
+    """Return the fraction of the jobs with a deadline that missed it. A job that never finished missed it."""
     limit = np.array([arrival.spec.deadline_seconds for arrival in result.arrivals])
     dated = np.isfinite(limit)
     taken = result.record.finished_s - result.record.submitted_s
@@ -45,8 +45,8 @@ def _late(result: Result) -> float | None:
 
 
 def _useful(result: Result, known: Rates) -> float | None:
-    """GPU-seconds that the finished jobs would take on median GPUs of one node, over those that the cluster had until the last
-    of them ended."""
+    """Return the GPU-seconds that the finished jobs need on median GPUs of one node, divided by those of the cluster until the
+    last of them ended."""
     finished = np.isfinite(result.record.finished_s)
     seconds = result.summary.makespan_seconds
     if not seconds or not finished.any() or not result.cluster.pools:
@@ -61,9 +61,9 @@ def _useful(result: Result, known: Rates) -> float | None:
 
 
 def _throughput(result: Result, known: Rates) -> dict[str, float]:
-    """The work of a job is the GPU-seconds that it takes on GPUs of its own. `work_per_gpu_second`: work of all that finished,
-    for each GPU-second taken; a GPU that two share is taken once. `throughput`: work done for each GPU-second of the cluster
-    while jobs arrive; the work of a job is spread evenly over the time in which it had GPUs."""
+    """Return two measures of throughput. The work of a job is the GPU-seconds that it needs without sharing.
+    `work_per_gpu_second`: work of all finished jobs per occupied GPU-second; a shared GPU is occupied once. `throughput`: work
+    per GPU-second of the cluster while jobs arrive; the work of a job is spread evenly over the time in which it had GPUs."""
     record, cluster = result.record, result.cluster
     work = np.array([_work(arrival.spec, known, cluster) for arrival in result.arrivals])
     work[~np.isfinite(record.finished_s)] = 0.0
@@ -84,13 +84,13 @@ def _throughput(result: Result, known: Rates) -> dict[str, float]:
 
 
 def _work(spec: JobSpec, known: Rates, cluster: Cluster) -> float:
-    """In GPU-seconds of the first type, as close together as its GPUs can be."""
+    """Return the work of a job in GPU-seconds of the first type, with its GPUs as close together as possible."""
     rate, _ = known.rate(spec.profile, cluster.pools[0], spec.width, cluster.fewest_levels(0, spec.width))
     return spec.gpus * spec.steps / rate if rate > 0 else 0.0
 
 
 def _distribution(result: Result) -> dict[str, Any]:
-    """How long jobs took: quantiles in steps of 2%, and the mean of the time in which they had GPUs."""
+    """Return the quantiles of JCT in steps of 2%, and the mean time in which jobs had GPUs."""
     record = result.record
     done = np.isfinite(record.finished_s)
     if not done.any():
@@ -104,9 +104,9 @@ def _distribution(result: Result) -> dict[str, Any]:
 
 
 def _searches(result: Result) -> dict[str, Any]:
-    """Of sweeps of one model, if there are any. `search_look_seconds`: until every job of a sweep has given a first impression.
-    `search_best_seconds`: until a job ends that was not stopped early, any of which may be the best. Means over sweeps;
-    `searches` has the first of each."""
+    """Return figures of hyper-parameter sweeps, if there are any; means over sweeps. `search_look_seconds`: time until every job
+    of a sweep has given first feedback. `search_best_seconds`: time until a job ends that was not stopped early, since any of
+    these may be the best. `searches`: the first figure by sweep."""
     members: dict[str, list[int]] = {}
     for job, arrival in enumerate(result.arrivals):
         if sweep := sweep_of(arrival.spec.name):
@@ -128,8 +128,8 @@ def _searches(result: Result) -> dict[str, Any]:
 
 
 def tenant_shares(result: Result, known: Rates) -> dict[str, Any]:
-    """Of all the work that was done in each stretch of time, the part of each tenant. Work is measured in seconds on a GPU of
-    average speed, for each job by its own rates, as the paper normalises throughput."""
+    """Return each tenant's share of the work in each time bin. Work is measured in seconds on a GPU of average speed, with the
+    rates of each job, as the paper normalises throughput."""
     at_s = edges([result], BINS)
     specs = [arrival.spec for arrival in result.arrivals]
     names = sorted({spec.tenant for spec in specs})

@@ -1,15 +1,16 @@
 """The experiments of Gandiva (Xiao et al., OSDI'18): jobs that take turns and share GPUs, against first come first served, where
-each has its GPUs to itself and the others wait.
+each job has its GPUs to itself and the others wait.
 
-The paper's workload and code were never published. Jobs are made up in the shape of such a cluster (`gandiva:` traces), on as
-many GPUs as the paper's, all V100s. The scheduler is told how fast jobs are alone, and nothing of pairs: it tries them.
+The paper's workload and code were never published. Jobs are generated in the shape of such a cluster (`gandiva:` traces), on as
+many GPUs as in the paper, all V100s. The scheduler knows how fast jobs are alone. It knows nothing about pairs and must try them.
 
-Fixed before any result was seen: `fifo` as it is, with backfilling; `gandiva` with its defaults, without packing as
-`--tactics none`; `tiresias:thresholds=3200`, as `rota reproduce tiresias` has it; load 1.2 for the claims, because turns and
-packing begin where jobs ask for more GPUs than there are. Changed after the first results, of one seed: what it costs to span
-servers has an experiment of its own, because `fifo` lost so much by it that little else was to be seen; throughput is measured
-while jobs arrive, because fewer and fewer wait after that; load 2 was added, because with packing the cluster keeps up with less;
-run times are capped at an hour, so that the cluster fills sooner.
+Fixed before we saw a result: `fifo` as it is, with backfilling; `gandiva` with its defaults, without packing as `--tactics none`;
+`tiresias:thresholds=3200`, as in `rota reproduce tiresias`; load 1.2 for the claims, because turns and packing need jobs that
+request more GPUs than there are.
+
+Changed after the first results, which had one seed: the cost of spanning servers has its own experiment, because it dominated the
+results of `fifo`; throughput is measured while jobs arrive, because later fewer and fewer jobs wait; load 2 was added, because
+with packing the cluster keeps up with lower loads; run times are capped at an hour, so that the cluster fills sooner.
 """
 
 from collections.abc import Mapping, Sequence
@@ -19,9 +20,8 @@ from typing import Any
 
 from rota.beliefs.rates import Rates
 from rota.compose.study import Study
+from rota.papers.experiment import PaperCell, ReproduceRequest
 from rota.papers.gandiva_rates import disturbed, made_up_rates, measured_rates, write_rates
-from rota.papers.paper_cells import PaperCell
-from rota.papers.request import ReproduceRequest
 from rota.papers.tiresias_experiments import CLUSTER as TIRESIAS_CLUSTER
 from rota.papers.tiresias_experiments import JOBS as TIRESIAS_JOBS
 from rota.papers.tiresias_experiments import LAS
@@ -37,7 +37,7 @@ FACTS = {
     "Cluster": f"{CLUSTER}, {GPUS} GPUs as the paper's; against Tiresias {TIRESIAS_CLUSTER}",
     "Jobs": "made up: half like Philly's, half in sweeps of 8 to 32 jobs with early stopping; memory of models is guessed",
     "Searches": "jobs of a sweep show after 500 steps how good they are; the worse are stopped once enough better ones have",
-    "Costs": "a launch takes 5 s; a suspended job sleeps on its host, by the memory that it holds; measurements are 5% off",
+    "Costs": "a launch takes 5 s; a suspended job is parked on its host, at a cost by its memory; measurements are 5% off",
 }
 RULE = "Figures are means over seeds, each of which draws other jobs."
 
@@ -60,33 +60,33 @@ BY_FRAGMENTS = (FIFO, MOVES, STAYS, GANDIVA, WAITS, WAITS_MOVES)
 BY_SEARCH = (FIFO, TURNS, GANDIVA)
 
 LOAD = 1.2
-"""Of the claims."""
+"""Load at which the claims are judged."""
 FEEDBACK = 500
-"""Steps after which a search sees how good a job is."""
+"""Number of steps after which a search knows how good a job is."""
 FEW_LOAD = 0.3
-"""Of searches on few GPUs: most have them to themselves."""
+"""Load of searches on few GPUs. Most of them have the GPUs to themselves."""
 LINK, DRIVER, STORAGE = "link", "driver", "storage"
 SUSPEND_METHODS: Mapping[str, Mapping[str, str]] = {LINK: {"park": "link"}, DRIVER: {"park": "driver"}, STORAGE: {}}
-"""What becomes of a suspended job: its memory goes to the host at the speed of the link or by the driver's checkpoint, or it is
-written to storage and launched anew."""
+"""Options by how jobs are suspended: parked at link speed, parked by the driver's checkpoint, or saved to storage."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class GandivaScale:
-    """How much is run."""
+    """The size of the experiments."""
 
     seeds: int
     jobs: int
     loads: Sequence[float]
     factors: Sequence[float]
-    """How many times as fast pairs are as they were measured."""
+    """Factors on the measured rates of pairs."""
     ways: Sequence[str]
+    """Ways to suspend jobs."""
     fragments: Sequence[float]
-    """Loads at which it is seen how fragmented the cluster is."""
+    """Loads at which fragmentation is measured."""
     searches: Sequence[float]
-    """Loads at which searches stop their losers."""
+    """Loads at which searches stop bad jobs."""
     few: Sequence[int]
-    """Clusters of so many GPUs for searches alone."""
+    """Numbers of GPUs for searches alone."""
     few_jobs: int = 200
     tiresias_jobs: int = TIRESIAS_JOBS
 
@@ -108,14 +108,14 @@ QUICK = GandivaScale(
 
 def cells(request: ReproduceRequest) -> list[PaperCell]:
     rates = measured_rates(request.data / RATES) if request.data is not None else made_up_rates()
-    return grid(QUICK if request.quick else FULL, rates, request.scratch)
+    return grid(QUICK if request.quick else FULL, rates, request.inputs)
 
 
-def grid(scale: GandivaScale, rates: Rates, scratch: Path) -> list[PaperCell]:
-    """Every simulation of every experiment."""
-    close = replace(rates, apart={})  # spanning servers costs nothing, but where that is what is asked
-    usual = str(write_rates(close, scratch / "rates.csv"))
-    apart = str(write_rates(rates, scratch / "apart.csv"))
+def grid(scale: GandivaScale, rates: Rates, inputs: Path) -> list[PaperCell]:
+    """Return every simulation of every experiment."""
+    close = replace(rates, apart={})  # spanning servers is free, except in the experiments about it
+    usual = str(write_rates(close, inputs / "rates.csv"))
+    apart = str(write_rates(rates, inputs / "apart.csv"))
     found: list[PaperCell] = []
 
     def add(
@@ -146,7 +146,7 @@ def grid(scale: GandivaScale, rates: Rates, scratch: Path) -> list[PaperCell]:
     for load in scale.loads:
         add("load", BY_LOAD, load, load, usual)
     for factor in scale.factors:
-        profile = str(write_rates(disturbed(close, factor), scratch / f"pairs-{factor}.csv"))
+        profile = str(write_rates(disturbed(close, factor), inputs / f"pairs-{factor}.csv"))
         add("interference", (GANDIVA,), factor, LOAD, profile)
     for number, way in enumerate(SUSPEND_METHODS):
         if way in scale.ways and way != LINK:
@@ -175,7 +175,7 @@ def _study(label: str, trace: Mapping[str, Any], **more: Any) -> Study:
 
 
 def _against_tiresias(label: str, jobs: int, seed: int) -> PaperCell:
-    """As its authors simulate: nothing costs anything, and no jobs share GPUs."""
+    """Return a simulation like those of Tiresias' authors: nothing costs anything, and no jobs share GPUs."""
     study = Study(
         f"tiresias:jobs={jobs},seed={seed}",
         cluster=TIRESIAS_CLUSTER,

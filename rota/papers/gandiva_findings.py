@@ -1,21 +1,21 @@
-"""What the experiments of Gandiva come to: claims beside the paper's, and a section of the page for each experiment."""
+"""Conclusions from the experiments of Gandiva: claims, and a section of the page for each experiment."""
 
 from collections.abc import Sequence
 from dataclasses import replace
 
 from rota.papers.by_seed import by_seed, curves, interval, judged, percent, places, problems, times, vanishes
 from rota.papers.claims import Claim, mean
+from rota.papers.experiment import CellResult
 from rota.papers.gandiva_experiments import BY_PLACE, FIFO, GANDIVA, LINK, LOAD, MOVES, STAYS, SUSPEND_METHODS, TIRESIAS, TURNS
 from rota.papers.gandiva_moves import fragmentation
 from rota.papers.gandiva_stopping import early_stopping
-from rota.papers.paper_cells import CellResult
 from rota.papers.paper_page import Section
 
 THROUGHPUT, PER_GPU, FEEDBACK = "throughput", "work_per_gpu_second", "mean_feedback_seconds"
 LOOK, BEST, JCT = "search_look_seconds", "search_best_seconds", "mean_jct_seconds"
 
 LITTLE_PERCENT, LITTLE_TIMES = 1.0, 1.5
-"""Gains that are less count as vanished."""
+"""Smaller gains, in per cent and as a factor, count as none."""
 
 
 def conclude(results: Sequence[CellResult]) -> tuple[list[Claim], list[Section]]:
@@ -47,7 +47,7 @@ def _throughput(results: Sequence[CellResult]) -> tuple[list[Claim], Section]:
             26,
             packing.get(x, []),
             f"Work done while jobs arrive, against turns alone; against FIFO {interval(against_fifo.get(x, []), '%')}. "
-            f"For each GPU-second taken in the whole run {interval(per_gpu.get(x, []), '%')} more.",
+            f"Per GPU-second occupied in the whole run, {interval(per_gpu.get(x, []), '%')} more.",
             "%",
         )
         for x in dict.fromkeys((LOAD, max(loads, default=LOAD)))
@@ -61,15 +61,15 @@ def _throughput(results: Sequence[CellResult]) -> tuple[list[Claim], Section]:
         key="throughput",
         title="Throughput",
         lead="Work done in the time in which jobs arrive, without its first quarter. The work of a job is the GPU-seconds that "
-        "it takes on GPUs of its own. More than the load cannot be done: where packing lets the cluster keep up, there is "
-        "nothing more to gain.",
+        "it needs without sharing. A cluster cannot do more work than arrives, so there is nothing more to gain once packing "
+        "lets it keep up with the load.",
         plots=curves(
             "Throughput gained by packing",
             "Gandiva against the same without packing, and against FIFO; means over seeds",
             {"against turns alone": packing, "against FIFO": against_fifo},
             "gain, %",
         ),
-        heads=["load", "against turns alone", "against FIFO", "per GPU-second taken", FIFO, TURNS, GANDIVA],
+        heads=["load", "against turns alone", "against FIFO", "per GPU-second occupied", FIFO, TURNS, GANDIVA],
         rows=rows,
         found=vanishes(packing, LITTLE_PERCENT, "Packing gains less than 1%", "load"),
         problems=problems(results, "load"),
@@ -106,7 +106,7 @@ def _feedback(results: Sequence[CellResult]) -> tuple[list[Claim], Section]:
     return claims, Section(
         key="feedback",
         title="Early feedback",
-        lead="Time from the submission of a job until it has made its first 100 steps, or all of them if it has fewer.",
+        lead="Time from the submission of a job to its first 100 steps, or to its end if it has fewer.",
         plots=curves("Time to the first 100 steps", "Means over jobs and seeds", seconds, "seconds", log_y=True),
         heads=["load", *seconds, "FIFO over Gandiva", "mean JCT, FIFO over Gandiva"],
         rows=rows,
@@ -134,9 +134,9 @@ def _search(results: Sequence[CellResult]) -> tuple[list[Claim], Section]:
         key="search",
         title="Hyper-parameter search",
         lead="Sweeps of 8 to 32 one-GPU jobs that are submitted together. First look: every job of a sweep has made its first "
-        "100 steps, and those that are not worth it can be stopped. Best job: one ends that was not stopped early, the mean over "
-        "those, since any of them may be the best. Which jobs are stopped, and after how many steps, is part of the trace: it "
-        "does not depend on the policy.",
+        "100 steps, so bad jobs can be stopped. Best job: the mean end of the jobs that were not stopped early, since any of "
+        "them may be the best. Which jobs are stopped, and after how many steps, is part of the trace and does not depend on "
+        "the policy.",
         plots=curves(
             "Searches: how many times sooner than with FIFO",
             "Means over sweeps and seeds",
@@ -175,9 +175,9 @@ def _interference(results: Sequence[CellResult]) -> tuple[list[Claim], Section]:
     gains = {x: values for x, values in sorted(gains.items()) if values}
     return [], Section(
         key="interference",
-        title="How much jobs disturb each other",
-        lead=f"Load {LOAD:g}. Both rates of every pair times a factor; no job is faster than alone. 1 is as measured. What a "
-        "pair does is found out by trials, so that bad pairs cost their trials and no more.",
+        title="Interference between jobs",
+        lead=f"Load {LOAD:g}. Both rates of every pair are multiplied by a factor; no job is faster than alone. 1 is as "
+        "measured. Pairs are tried, so bad pairs cost only their trials.",
         heads=["pairs times", "throughput from packing"],
         rows=[[f"{x:g}", interval(values, "%")] for x, values in gains.items()],
         found=vanishes(gains, LITTLE_PERCENT, "Packing gains less than 1%", "a factor of"),
@@ -199,20 +199,19 @@ def _switching(results: Sequence[CellResult]) -> tuple[list[Claim], Section]:
             if label == TURNS:
                 lost[way] = less
             if sooner:
-                said = [
+                figures = [
                     interval(sooner, "x"),
                     interval(more, "%"),
                     interval(less, "%") if label == TURNS else "-",
                     f"{mean(stops):,.0f}",
                 ]
-                rows.append([way, label, *said])
+                rows.append([way, label, *figures])
     note = f"GPU-seconds of turns without packing that FIFO would not have taken. Load {LOAD:g}, {LINK}."
     return [judged("Lost to switching", 2, lost.get(LINK, []), f"Less is better. {note}", "%", below=True)], Section(
         key="switching",
-        title="What switching costs",
-        lead="A suspended job sleeps on its host: its memory goes there at the speed of the link, or by the driver's own "
-        "checkpoint; or it is written to storage and launched anew. Turns are as long as their cost asks: no more than 2% is to "
-        f"be lost. Load {LOAD:g}.",
+        title="Cost of switching",
+        lead="A suspended job is parked on its host at the speed of the link, parked by the driver's own checkpoint, or saved to "
+        f"storage. Turns are long enough that at most 2% is lost to switching. Load {LOAD:g}.",
         heads=["suspended jobs", "contender", "feedback sooner than FIFO", "throughput over FIFO", "lost", "suspensions"],
         rows=rows,
         problems=problems(results, "switching"),
@@ -230,16 +229,18 @@ def _locality(results: Sequence[CellResult]) -> tuple[list[Claim], Section]:
             units = ("", "", " s", " s", " s")
             rows.append([label, *(interval(values, unit) for values, unit in zip(figures, units, strict=True))])
     fifo = by_seed(results, "locality", FIFO, PER_GPU, 0.0)
-    said = {label: percent(by_seed(results, "locality", label, PER_GPU, 0.0), fifo) for label in (MOVES, TURNS, STAYS, GANDIVA)}
+    gained = {label: percent(by_seed(results, "locality", label, PER_GPU, 0.0), fifo) for label in (MOVES, TURNS, STAYS, GANDIVA)}
     return [], Section(
         key="locality",
-        title="Where gangs that span servers are slower",
-        lead=f"Load {LOAD:g}, with rates of gangs whose GPUs are all on other servers for every gang that spans servers. Jobs of "
-        "8 GPUs span two in any case, and their run times are drawn so; jobs of 2 and 4 do where no server has room, and stay "
-        "there unless they are migrated.",
+        title="Gangs that are slower across servers",
+        lead=f"Load {LOAD:g}. A gang that spans servers runs at the rate of a gang whose GPUs are all on different servers. "
+        "Jobs of 8 GPUs always span two servers, and their run times are drawn for that. Jobs of 2 and 4 GPUs do so if no "
+        "server has room, and stay there unless they are migrated.",
         heads=["contender", "throughput", "work per GPU-second", "first 100 steps", "mean JCT", "makespan"],
         rows=rows,
-        found=[f"{label}: {interval(gains, '%')} more work per GPU-second than FIFO." for label, gains in said.items() if gains],
+        found=[
+            f"{label}: {interval(gains, '%')} more work per GPU-second than FIFO." for label, gains in gained.items() if gains
+        ],
         problems=problems(results, "locality"),
     )
 

@@ -1,21 +1,21 @@
-"""What Gandiva's moves come to on a cluster of jobs with several GPUs: whole servers, gangs that lie close together, waits."""
+"""The effect of Gandiva's moves on jobs with several GPUs: idle servers, gangs that are close together, waits."""
 
 from collections.abc import Sequence
 
 from rota.papers.by_seed import by_seed, interval, percent, places, problems
 from rota.papers.claims import Claim
+from rota.papers.experiment import CellResult
 from rota.papers.gandiva_experiments import BY_FRAGMENTS, FIFO, GANDIVA, MOVES, STAYS, WAITS, WAITS_MOVES
-from rota.papers.paper_cells import CellResult
 from rota.papers.paper_page import Section
 
 FRAGMENTS = "fragmentation"
 CLOSE, WAIT, JCT = "gang_close_share", "gang_wait_seconds", "gang_jct_seconds"
 PAIRS = ((FIFO, MOVES), (STAYS, GANDIVA), (WAITS, WAITS_MOVES))
-"""Without moves, and with."""
+"""Contenders without and with moves."""
 
 
 def fragmentation(results: Sequence[CellResult]) -> tuple[list[Claim], Section]:
-    """With and without moves, by load."""
+    """Compare contenders with and without moves, by load."""
     rows = []
     for x in places(results, FRAGMENTS):
         for label in BY_FRAGMENTS:
@@ -23,18 +23,18 @@ def fragmentation(results: Sequence[CellResult]) -> tuple[list[Claim], Section]:
             if close:
                 others = ("whole_nodes", "half_used_nodes", WAIT, JCT, "work_per_gpu_second", "migrations")
                 units = ("", "", " s", " s", "", "")
-                told = [
+                shown = [
                     interval(list(by_seed(results, FRAGMENTS, label, figure, x).values()), unit)
                     for figure, unit in zip(others, units, strict=True)
                 ]
-                rows.append([f"{x:g}", label, interval(close, "%"), *told])
+                rows.append([f"{x:g}", label, interval(close, "%"), *shown])
     return [], Section(
         key="fragmentation",
         title="Fragmentation",
-        lead="Jobs like Philly's alone, three in ten of which want 2, 4 or 8 GPUs. Those that span more servers than they need "
-        "have the rates of gangs whose GPUs are all on other servers. Close: the part of their GPU-seconds that gangs hold "
-        "on no more servers than they need. Whole servers have no job, half-used ones have jobs and free GPUs: means over "
-        "the time in which jobs arrive, without its first quarter.",
+        lead="Only jobs like Philly's, three in ten of which request 2, 4 or 8 GPUs. A gang that spans more servers than it "
+        "needs runs at the rate of a gang whose GPUs are all on different servers. Close: fraction of the GPU-seconds of gangs "
+        "on no more servers than they need. Whole servers have no job; half-used servers have jobs and free GPUs. Both are "
+        "means over the time in which jobs arrive, without its first quarter.",
         heads=[
             "load",
             "contender",

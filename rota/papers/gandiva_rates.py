@@ -1,8 +1,8 @@
-"""Rates of the jobs of Gandiva's experiments: a table of profiles alone and in pairs, on V100s.
+"""Rates of the jobs in Gandiva's experiments: a table of profiles alone and in pairs, on V100s.
 
-With measured rates it is what Gavel's authors measured. Without them, rates alone are those of the built-in catalogue, and pairs
-follow a model of our own: a job keeps its GPU busy for a part of the time, two fill what there is, and get in each other's way
-where both want it.
+Measured rates are those of Gavel's authors. Without them, rates alone come from the built-in catalogue, and pairs follow a model
+of our own: a job keeps its GPU busy for a fraction of the time, two jobs use it together, and slow each other down where both
+need it.
 """
 
 import csv
@@ -47,15 +47,15 @@ UTILISATION: Mapping[str, float] = {
     "A3C": 0.30,
     "CycleGAN": 0.85,
 }
-"""How busy each model keeps a V100: our own guesses, not measured."""
+"""Utilization of a V100 by each model: our guesses, not measurements."""
 
 CONTENTION = 0.15
-"""Two jobs that both want the whole GPU lose this part of it to each other."""
+"""Fraction of the GPU that is lost if two jobs each need the whole GPU."""
 
 
 def measured_rates(path: Path | str) -> Rates:
-    """What Gavel's file says of V100s. It has no measured pair of gangs, only zeros: two of them are taken to get no more done
-    than in turns. Of single GPUs a zero is a pair that does not fit."""
+    """Read the rates of V100s from Gavel's file. Its pairs of gangs are all zero, which means not measured: they are left out, so
+    two gangs count as taking turns. On single GPUs a zero is a pair that does not fit."""
     whole = read_measured(path)
     return Rates(
         {key: rate for key, rate in whole.table.items() if key[1] == KIND},
@@ -83,12 +83,12 @@ def made_up_rates() -> Rates:
 
 
 def share(first: float, second: float) -> float:
-    """The part of its speed that a job keeps beside another, by how busy each keeps a GPU alone."""
+    """Return the fraction of its speed that a job keeps when colocated, by the utilization of each job alone."""
     return min(1.0, 1.0 / (first + second)) * (1.0 - CONTENTION * min(first, second))
 
 
 def disturbed(rates: Rates, factor: float) -> Rates:
-    """The same with pairs so many times as fast, though no job is faster than alone."""
+    """Return these rates with pairs this many times as fast, but no job faster than alone."""
     return replace(
         rates,
         pairs={
@@ -102,7 +102,7 @@ def disturbed(rates: Rates, factor: float) -> Rates:
 
 
 def write_rates(rates: Rates, path: Path) -> Path:
-    """As a table that `--profile` reads."""
+    """Write the rates as a table for `--profile`."""
     with path.open("w", encoding="utf-8", newline="") as file:
         writer = csv.writer(file)
         writer.writerow(COLUMNS)
@@ -118,7 +118,7 @@ def _rows(rates: Rates) -> Iterator[tuple[str, str, int, int, str, float]]:
     done = set()
     for first, second, kind, gpus in rates.pairs:
         if (second, first, kind, gpus) in done:
-            continue  # a table has a pair once; measured files may have it both ways round
+            continue  # a table has a pair once; measured files may have both orders
         done.add((first, second, kind, gpus))
         both = rates.colocated_rates(first, second, kind, gpus)
         assert both is not None

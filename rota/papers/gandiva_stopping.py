@@ -1,11 +1,11 @@
-"""What searches with early stopping come to: jobs show after some steps how good they are, and the worse are given up."""
+"""Searches with early stopping: after some steps it is known how good each job is, and the worse jobs are stopped."""
 
 from collections.abc import Mapping, Sequence
 
 from rota.papers.by_seed import by_seed, interval, judged, percent, places, problems, times
 from rota.papers.claims import Claim
+from rota.papers.experiment import CellResult
 from rota.papers.gandiva_experiments import FEEDBACK, FEW_LOAD, FIFO, GANDIVA, TURNS
-from rota.papers.paper_cells import CellResult
 from rota.papers.paper_page import Section
 
 BEST, SETTLED, HOURS, STOPPED = "search_best_seconds", "search_settled_seconds", "search_gpu_hours", "search_stopped_share"
@@ -14,7 +14,7 @@ WHERE: Mapping[str, str] = {LOADED: "180 GPUs, load {:g}", ALONE: "{:g} GPUs"}
 
 
 def early_stopping(results: Sequence[CellResult]) -> tuple[list[Claim], Section]:
-    """Until only the best are left, until the best is trained, and what it took."""
+    """Compare how long searches take until only the best jobs are left and until the best job is trained, and their GPU-hours."""
     few = min(places(results, ALONE), default=4.0)
     settled, best, hours = (_gain(results, ALONE, GANDIVA, figure, few) for figure in (SETTLED, BEST, HOURS))
     claims = [
@@ -28,7 +28,7 @@ def early_stopping(results: Sequence[CellResult]) -> tuple[list[Claim], Section]
             f"The same: until the best job is trained, {few:g} GPUs",
             10,
             best,
-            "Against FIFO. The best job has all its steps to make in any case.",
+            "Against FIFO. The best job has to make all its steps in any case.",
         ),
     ]
     rows = [
@@ -41,10 +41,10 @@ def early_stopping(results: Sequence[CellResult]) -> tuple[list[Claim], Section]
     return claims, Section(
         key="stopping",
         title="Searches with early stopping",
-        lead=f"All jobs of a sweep have the same number of steps. After {FEEDBACK} it shows how good one is, and it is stopped "
-        "as soon as a quarter of the sweep, rounded up, is known to be better: how soon follows from who was let run when. "
-        "The load counts no more of a job than has to be run. Searches on few GPUs come at load "
-        f"{FEW_LOAD:g}, so that most have them to themselves.",
+        lead=f"All jobs of a sweep have the same number of steps. After {FEEDBACK} steps it is known how good a job is. It is "
+        "stopped as soon as a quarter of the sweep, rounded up, is known to be better, which depends on when each job ran. The "
+        f"load counts only the steps that must run. Searches on few GPUs arrive at load {FEW_LOAD:g}, so most of them have the "
+        "GPUs to themselves.",
         heads=[
             "where",
             "contender",
@@ -62,7 +62,7 @@ def early_stopping(results: Sequence[CellResult]) -> tuple[list[Claim], Section]
 
 
 def _gain(results: Sequence[CellResult], experiment: str, label: str, figure: str, x: float) -> list[float]:
-    """How many times less than with FIFO."""
+    """Return the ratio of FIFO's figure to that of a contender, by seed."""
     return times(by_seed(results, experiment, FIFO, figure, x), by_seed(results, experiment, label, figure, x))
 
 

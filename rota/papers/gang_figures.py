@@ -1,4 +1,4 @@
-"""Figures of searches that stop their losers, and of how fragmented a cluster is."""
+"""Figures of searches that stop bad jobs early, and of fragmentation."""
 
 from collections.abc import Sequence
 from typing import Any
@@ -12,9 +12,9 @@ from rota.traces.search import Search
 
 
 def search_figures(result: Result, searches: Sequence[Search]) -> dict[str, Any]:
-    """Means over searches. `search_best_seconds`: until the best job is done. `search_settled_seconds`: until the last of those
-    that are not kept has ended. `search_gpu_hours`: of all jobs of all searches. `search_stopped_share`: of those that are not
-    kept, the part that was stopped before it was done."""
+    """Return figures of searches. `search_best_seconds`: mean time until the best job is finished. `search_settled_seconds`: mean
+    time until the last job that is not kept has ended. `search_gpu_hours`: GPU-hours of all jobs of all searches.
+    `search_stopped_share`: fraction of the jobs that are not kept which were stopped before they finished."""
     record = result.record
     number_of = {arrival.spec.name: job for job, arrival in enumerate(result.arrivals)}
     ended_s = np.fmax(record.finished_s, record.cancelled_s)
@@ -42,9 +42,10 @@ def search_figures(result: Result, searches: Sequence[Search]) -> dict[str, Any]
 
 
 def gang_figures(result: Result) -> dict[str, Any]:
-    """Of jobs with more than one GPU. `gang_wait_seconds`: mean time from submission to the first run. `gang_jct_seconds`: mean
-    JCT. `gang_close_share`: the part of the GPU-seconds that they held on no more nodes than they need. `whole_nodes`: nodes
-    without a job, the mean over the time in which jobs arrive; `half_used_nodes`: those with both jobs and free GPUs."""
+    """Return figures of jobs with several GPUs. `gang_wait_seconds`: mean time from submission to the first run.
+    `gang_jct_seconds`: mean JCT. `gang_close_share`: fraction of their GPU-seconds on no more nodes than they need.
+    `whole_nodes`: mean number of nodes without a job while jobs arrive. `half_used_nodes`: mean number of nodes with both jobs
+    and free GPUs."""
     record, cluster = result.record, result.cluster
     gangs = record.gpus > 1
     done = gangs & np.isfinite(record.finished_s)
@@ -72,7 +73,7 @@ def gang_figures(result: Result) -> dict[str, Any]:
 
 
 def _nodes_over_time(result: Result, start_s: float, end_s: float) -> tuple[float, float]:
-    """How many nodes have no job, and how many have both jobs and free GPUs: means over a stretch of time."""
+    """Return the mean number of nodes without a job, and of nodes with both jobs and free GPUs, in a period."""
     holds, cluster = result.record.gpu_intervals, result.cluster
     row_of = np.repeat(np.arange(len(holds)), np.diff(holds.first))
     gpu, begin, end = holds.gpus, holds.start_s[row_of], holds.end_s[row_of]

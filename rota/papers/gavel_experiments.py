@@ -1,9 +1,8 @@
-"""The experiments of Gavel (Narayanan et al., OSDI'20): policies that know how fast each job is on each type of GPU, against the
-same policies blind to types.
+"""The experiments of Gavel (Narayanan et al., OSDI'20): policies that know how fast each job is on each type of GPU, against
+type-agnostic versions of these policies.
 
-Jobs are those that Gavel's own generator draws, the cluster is the paper's, and so are rounds and prices (the preset `gavel`).
-What differs is the length: the paper averages over jobs 4,000 to 5,000 of each trace, here it is a window in the middle of a
-shorter one.
+Jobs come from Gavel's own generator. Cluster, rounds and prices are those of the paper (the preset `gavel`). Only the length
+differs: the paper averages over jobs 4,000 to 5,000 of each trace, and we average over a window in the middle of a shorter trace.
 """
 
 from collections.abc import Mapping, Sequence
@@ -11,8 +10,7 @@ from dataclasses import dataclass
 from typing import Any
 
 from rota.compose.study import Study
-from rota.papers.paper_cells import PaperCell
-from rota.papers.request import ReproduceRequest
+from rota.papers.experiment import PaperCell, ReproduceRequest
 from rota.traces.generator_settings import format_settings
 
 TITLE = "Gavel: heterogeneity-aware policies, measured again"
@@ -30,39 +28,40 @@ FTF, FTF_BLIND = "finish-time-fairness", "finish-time-fairness:aware=false"
 MAKESPAN, MAKESPAN_BLIND, FIFO, FIFO_BLIND = "makespan", "makespan:aware=false", "fifo", "fifo:aware=false"
 COST, COST_SLO, THROUGHPUT = "min-cost:idle=true", "min-cost:idle=true,slo=true", "max-throughput"
 COST_FILLED = "min-cost"
-"""The same where idle GPUs take whoever is there, as in the simulator published with the paper."""
+"""Policy that also fills idle GPUs, as in the simulator published with the paper."""
 TENANTS = "hierarchical"
 
 WEIGHTS = {"tenant-1": 1.0, "tenant-2": 2.0, "tenant-3": 3.0}
-"""Of the tenants that share a cluster."""
+"""Weights of the tenants that share a cluster."""
 
 TENANT_JOB_SECONDS = 3600.0
-"""How often a job of theirs comes, on average."""
+"""Mean time between the tenants' jobs, in seconds."""
 
 SMALL = "4xV100 + 4xP100 + 4xK80"
-"""For the shares of tenants, which are easier to see with few jobs."""
+"""Cluster for the shares of tenants, which are easier to see with few jobs."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class GavelScale:
-    """How much is run."""
+    """The size of the experiments."""
 
     hours: float
-    """For how long jobs arrive in a continuous trace."""
+    """Length of the arrivals of a continuous trace, in hours."""
     seeds: int
     single: Sequence[float]
-    """Jobs per hour, one GPU each."""
+    """Jobs per hour, with one GPU each."""
     packed: Sequence[float]
-    """The same, where jobs share GPUs: many pairs make large programs."""
+    """Jobs per hour where jobs share GPUs. There are fewer values, because many pairs make large programs."""
     multi: Sequence[float]
-    """Jobs per hour, up to eight GPUs each."""
+    """Jobs per hour, with up to eight GPUs each."""
     static: Sequence[int]
-    """Jobs that are all there at the beginning."""
+    """Numbers of jobs that are all submitted at the beginning."""
     priced: Sequence[float]
     """Jobs per hour with deadlines."""
     priced_jobs: int
+    """Number of jobs with deadlines."""
     solved: Sequence[int]
-    """Jobs to decide about."""
+    """Numbers of jobs for the time of a policy call."""
 
 
 FULL = GavelScale(
@@ -88,12 +87,11 @@ QUICK = GavelScale(
     solved=(64, 256, 1024),
 )
 WINDOW = (0.58, 0.75)
-"""Jobs count that arrive between these parts of a continuous trace: when the cluster has filled up, and while others still come
-for long enough that few of them see the end. At 5.7 jobs per hour these are jobs 2,600 to 3,400; the paper's are 4,000 to
-5,000."""
+"""Fractions of a continuous trace between which jobs count: the cluster is full by then, and most of these jobs end while others
+still arrive. At 5.7 jobs per hour these are jobs 2,600 to 3,400; the paper's are 4,000 to 5,000."""
 
 MOST_BY_JOB = 512
-"""Jobs up to which a policy is timed that looks at every job instead of every kind."""
+"""Largest number of jobs for timing a policy that works on single jobs instead of kinds."""
 
 
 def cells(request: ReproduceRequest) -> list[PaperCell]:
@@ -102,7 +100,7 @@ def cells(request: ReproduceRequest) -> list[PaperCell]:
 
 
 def grid(scale: GavelScale, profile: str | None) -> list[PaperCell]:
-    """Every simulation of every experiment."""
+    """Return every simulation of every experiment."""
     found: list[PaperCell] = []
     for seed in range(scale.seeds):
         shared: dict[str, Any] = {"profile": profile, "seed": seed}
@@ -126,7 +124,7 @@ def grid(scale: GavelScale, profile: str | None) -> list[PaperCell]:
 def _study(
     policy: str, trace: Mapping[str, Any], profile: str | None, seed: int = 0, cluster: str = CLUSTER, **fields: Any
 ) -> Study:
-    """Jobs that Gavel's generator draws with the rates that they run at."""
+    """Return a study with jobs from Gavel's generator, drawn with the rates that they run at."""
     drawn = {**trace, "seed": seed, **({"profile": profile} if profile is not None else {})}
     return Study(
         f"gavel:{format_settings(drawn)}", policy=policy, cluster=cluster, preset="gavel", profile=profile, seed=seed, **fields
@@ -154,14 +152,14 @@ def _priced(policy: str, rate: float, jobs: int, shared: Mapping[str, Any]) -> P
 
 
 def _tenants(profile: str | None) -> PaperCell:
-    """Jobs so long that none ends before the last has come: whoever is there competes."""
+    """Return a simulation of jobs that are so long that none ends before the last arrives."""
     trace = {"jobs": 36, "seconds_between": TENANT_JOB_SECONDS, "tenants": len(WEIGHTS), "duration": 300_000}
     study = _study(TENANTS, trace, profile, cluster=SMALL)
     return PaperCell(experiment="tenants", label=TENANTS, x=0.0, study=study, weights=WEIGHTS)
 
 
 def _solved(policy: str, jobs: int, profile: str | None) -> PaperCell:
-    """As many GPUs as jobs, a third of each type."""
+    """Return a policy call with as many GPUs as jobs, a third of each type."""
     gpus = -(-jobs // 3)
     cluster = f"{gpus}xV100 + {gpus}xP100 + {gpus}xK80"
     study = _study(policy, {"jobs": jobs, "seconds_between": 100}, profile, cluster=cluster)

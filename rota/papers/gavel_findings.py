@@ -1,10 +1,11 @@
-"""What the experiments of Gavel come to: claims beside the paper's, and a section of the page for each experiment."""
+"""Conclusions from the experiments of Gavel: claims, and a section of the page for each experiment."""
 
 from collections.abc import Mapping, Sequence
 from dataclasses import replace
 from typing import Any
 
 from rota.papers.claims import Claim, Curve, claim, largest_gain, mean, sustained
+from rota.papers.experiment import CellResult
 from rota.papers.gavel_experiments import (
     COST,
     COST_SLO,
@@ -20,13 +21,12 @@ from rota.papers.gavel_experiments import (
     TENANT_JOB_SECONDS,
     THROUGHPUT,
 )
-from rota.papers.paper_cells import CellResult
 from rota.papers.paper_page import Section
 from rota.report.plots import Plot, Series, chart
 from rota.report.result import duration
 
 CROWDED = 2.0
-"""A cluster counts as full when the mean JCT is this many times that under the lightest load."""
+"""A cluster counts as full if the mean JCT is this many times that under the lowest load."""
 
 
 def conclude(results: Sequence[CellResult]) -> tuple[list[Claim], list[Section]]:
@@ -40,7 +40,7 @@ def conclude(results: Sequence[CellResult]) -> tuple[list[Claim], list[Section]]
 
 
 def _curves(results: Sequence[CellResult], experiment: str, figure: str, size: float = 1.0) -> dict[str, Curve]:
-    """For each policy a figure by load, averaged over the seeds; points that a seed has no figure for are left out."""
+    """Return policy -> one figure by load, averaged over seeds. Points without a figure for every seed are left out."""
     seen: dict[str, dict[float, list[float | None]]] = {}
     for result in results:
         if result.cell.experiment == experiment:
@@ -66,18 +66,18 @@ def _gain(
     curves: Mapping[str, Curve],
     baseline: str,
     ours: str,
-    told: str,
+    where: str,
     *,
     also: Sequence[tuple[str, str]] = (),
 ) -> Claim:
-    """The largest gain of a policy over another. `told` says where, with the place to fill in; `also` are further pairs of a
-    baseline and a policy, whose gains the note names."""
+    """Judge the largest gain of a policy over another. `where`: format of the place in the note; `also`: further pairs of a
+    baseline and a policy whose gains are noted."""
     found = largest_gain(curves.get(baseline, {}), curves.get(ours, {}))
     if found is None:
         return claim(name, paper=paper, measured=None, note=f"{ours} and {baseline} have no run in common that ended.")
     others = [(than, policy, largest_gain(curves.get(than, {}), curves.get(policy, {}))) for than, policy in also]
     rest = "; ".join(f"{policy} against {than}: {gain[0]:.3g}x" for than, policy, gain in others if gain is not None)
-    note = f"{ours} against {baseline}, {told.format(found[1])}." + (f" Besides, {rest}." if rest else "")
+    note = f"{ours} against {baseline}, {where.format(found[1])}." + (f" Besides, {rest}." if rest else "")
     return claim(name, paper=paper, measured=found[0], note=note)
 
 
@@ -114,8 +114,9 @@ def _jct_single(results: Sequence[CellResult]) -> tuple[list[Claim], Section]:
     return claims, Section(
         key="single",
         title="Single-GPU jobs",
-        lead="Mean JCT against load when every job wants one GPU. Blind to types, the policy gives each job as much time as the "
-        "others on whatever is free; aware, it gives each the types it gains most from. With packing two jobs may share a GPU.",
+        lead="Mean JCT against load if every job requests one GPU. The type-agnostic policy (aware=false) gives all jobs equal "
+        "time on any free GPU; the aware policy gives each job the types it gains most from. With packing two jobs may share a "
+        "GPU.",
         plots=_jct(
             curves, "Mean JCT against load, single-GPU jobs", "Continuous arrivals; jobs of a window in the middle of the trace"
         ),
@@ -126,7 +127,8 @@ def _jct_single(results: Sequence[CellResult]) -> tuple[list[Claim], Section]:
 
 
 def _sustained(name: str, curves: Mapping[str, Curve]) -> Claim:
-    """Where the cluster is full for either policy. The paper says that one takes more load, and does not say how much."""
+    """Compare the loads at which the cluster is full for two policies. The paper claims that one sustains more, without a
+    number."""
     ours, blind = curves.get(LAS, {}), curves.get(LAS_BLIND, {})
     limit = CROWDED * min(ours.values(), default=0.0)
     high, low = sustained(ours, limit), sustained(blind, limit)
@@ -151,7 +153,7 @@ def _jct_multi(results: Sequence[CellResult]) -> tuple[list[Claim], Section]:
     return claims, Section(
         key="multi",
         title="Multi-GPU jobs",
-        lead="The same with jobs of 1, 2, 4 and 8 GPUs, for equal shares (max-min) and for finish-time fairness.",
+        lead="Mean JCT against load with jobs of 1, 2, 4 and 8 GPUs, for equal shares (max-min) and for finish-time fairness.",
         plots=_jct(
             curves, "Mean JCT against load, multi-GPU jobs", "Continuous arrivals; jobs of a window in the middle of the trace"
         ),
@@ -169,7 +171,7 @@ def _makespan(results: Sequence[CellResult]) -> tuple[list[Claim], Section]:
     ], Section(
         key="makespan",
         title="Makespan",
-        lead="Jobs of 1 to 8 GPUs that are all there at the beginning: how long until the last is done.",
+        lead="Time until the last job ends, with jobs of 1 to 8 GPUs that are all submitted at the beginning.",
         plots=_picture("Makespan", "Static traces", curves, x_title="jobs", y_title="makespan, hours"),
         heads=heads,
         rows=rows,
@@ -180,10 +182,10 @@ def _makespan(results: Sequence[CellResult]) -> tuple[list[Claim], Section]:
 def _cost(results: Sequence[CellResult]) -> tuple[list[Claim], Section]:
     dollars = _curves(results, "cost", "cost_dollars")
     late = _curves(results, "cost", "late_share", 0.01)
-    told = "at {:g} jobs per hour. GPUs idle where a job would be dear; with idle GPUs filled (min-cost) little is saved"
+    where = "at {:g} jobs per hour. GPUs stay idle if a job on them would be expensive; filling them (min-cost) saves little"
     claims = [
-        _gain("Cost", 1.4, dollars, THROUGHPUT, COST, told),
-        _gain("Cost, deadlines kept", 1.2, dollars, THROUGHPUT, COST_SLO, told),
+        _gain("Cost", 1.4, dollars, THROUGHPUT, COST, where),
+        _gain("Cost, deadlines kept", 1.2, dollars, THROUGHPUT, COST_SLO, where),
     ]
     both = {label: [(late[label][x], dollars[label][x]) for x in dollars[label] if x in late[label]] for label in dollars}
     series = [Series(label=label, x=[x for x, _ in points], y=[y for _, y in points]) for label, points in both.items() if points]
@@ -198,8 +200,8 @@ def _cost(results: Sequence[CellResult]) -> tuple[list[Claim], Section]:
     return claims, Section(
         key="cost",
         title="Cost and deadlines",
-        lead="Jobs with deadlines of 1.2, 2 or 10 times their run time on V100s, at the paper's prices: what the GPU-hours cost, "
-        "and how many jobs are late.",
+        lead="Cost of the GPU-hours and number of late jobs, at the paper's prices. Deadlines are 1.2, 2 or 10 times the run "
+        "time on V100s.",
         plots=[chart("Cost against missed deadlines", subtitle, series, **axes)] if series else [],
         heads=["policy", "jobs per hour", "cost", "late"],
         rows=rows,
@@ -224,8 +226,8 @@ def _shares(results: Sequence[CellResult]) -> tuple[list[Claim], Section]:
     return [], Section(
         key="tenants",
         title="Shares of tenants",
-        lead="Three tenants of weight 1, 2 and 3 share a small cluster: while all have jobs, a sixth, a third and a half of the "
-        "work should be theirs. When one has none left, its part goes to the others. The paper has a picture and no number.",
+        lead="Three tenants of weight 1, 2 and 3 share a small cluster. While all have jobs, they should get a sixth, a third "
+        "and a half of the work. The share of a tenant without jobs goes to the others. The paper has a picture and no number.",
         plots=pictures,
         problems=_problems(results, "tenants"),
     )
@@ -241,10 +243,8 @@ def _solving(results: Sequence[CellResult]) -> tuple[list[Claim], Section]:
     return [], Section(
         key="solve",
         title="Time to solve",
-        lead="Time to find the shares of all jobs once, by the number of jobs; there are as many GPUs as jobs.",
-        plots=_picture(
-            "Time to solve", "One answer of a policy", curves, x_title="jobs", y_title="seconds", log_x=True, log_y=True
-        ),
+        lead="Time of one policy call, by the number of jobs; there are as many GPUs as jobs.",
+        plots=_picture("Time to solve", "One policy call", curves, x_title="jobs", y_title="seconds", log_x=True, log_y=True),
         heads=heads,
         rows=rows,
         problems=_problems(results, "solve"),

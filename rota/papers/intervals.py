@@ -1,25 +1,25 @@
-"""Means over seeds, with the interval in which the true mean lies."""
+"""Means over seeds, with 95% intervals."""
 
 import math
 from collections.abc import Sequence
 from typing import NamedTuple
 
 T95 = (math.nan, 12.71, 4.30, 3.18, 2.78, 2.57, 2.45, 2.36, 2.31, 2.26, 2.23)
-"""Student's t for 95%, by degrees of freedom; beyond the last 1.96 is close enough."""
+"""Student's t for 95%, by degrees of freedom. Above the last, 1.96 is close enough."""
 
 
 class Interval(NamedTuple):
-    """A mean; it lies between `low` and `high` with a probability of 95%, if the values are normal. One value has no interval."""
+    """A mean with its 95% interval, if the values are normally distributed. One value has no interval."""
 
     mean: float
     low: float
     high: float
     values: int
-    """How many there were."""
+    """Number of values."""
 
     @classmethod
     def of(cls, values: Sequence[float]) -> "Interval | None":
-        """None of nothing."""
+        """Return the interval of some values; None if there are none."""
         if not values:
             return None
         count = len(values)
@@ -31,7 +31,7 @@ class Interval(NamedTuple):
         return cls(mean, mean - half, mean + half, count)
 
     def format(self, unit: str = "") -> str:
-        """`44.1% (41.0 to 47.2)`."""
+        """Format it like `44.1% (41.0 to 47.2)`."""
         if self.values == 1:
             return f"{_short(self.mean)}{unit}"
         return f"{_short(self.mean)}{unit} ({_short(self.low)} to {_short(self.high)})"

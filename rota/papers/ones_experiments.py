@@ -1,14 +1,14 @@
 """The experiments of ONES (Bian et al., SC'21): elastic batch sizes against rigid jobs and against elastic ones with a fixed
 batch.
 
-The paper's own trace is not read: jobs are drawn in its shape (`ones:` traces), with examples per second and epochs as its
-authors published them. How models scale beyond that is our assumption (`profiles/ones_models.py`). A larger batch costs training:
-the statistical efficiency that Pollux measured counts in every run. The paper's baseline by reinforcement learning is left
-out: it would have to be trained, and its authors' network was never published.
+We do not read the paper's own trace. Jobs are generated in its shape (`ones:` traces), with the published examples per second and
+epochs. How models scale beyond that is our assumption (`profiles/ones_models.py`). A larger batch needs more training: every run
+uses the statistical efficiency that Pollux measured. The paper's baseline by reinforcement learning is left out, because its
+network was never published and would have to be trained.
 
-Fixed before the results: thresholds of Tiresias (100 to 10,000 GPU-seconds tried) and the interval of Optimus (30 to 600 s
-tried), each the best on seeds 100 to 102, which are in no result; options of `ones` were set on the same seeds. Its
-score and first size were tried on seed 0 before, with fewer jobs.
+Fixed before the results: thresholds of Tiresias (from 100 to 10,000 GPU-seconds) and the interval of Optimus (from 30 to 600 s),
+each the best on seeds 100 to 102, which are in no result. The options of `ones` were set on the same seeds. Its score and first
+size were tried on seed 0 before, with fewer jobs.
 """
 
 from collections.abc import Mapping, Sequence
@@ -16,8 +16,7 @@ from dataclasses import dataclass
 from typing import Any
 
 from rota.compose.study import Study
-from rota.papers.paper_cells import PaperCell
-from rota.papers.request import ReproduceRequest
+from rota.papers.experiment import PaperCell, ReproduceRequest
 from rota.traces.generator_settings import format_settings
 
 TITLE = "ONES: elastic batch sizes, measured again"
@@ -59,17 +58,17 @@ COMPARED = (TIRESIAS, OPTIMUS, ONES)
 ON_POLLUX = (TIRESIAS, RIGID_GOODPUT, OPTIMUS, GOODPUT_FIXED, GOODPUT, ONES)
 
 COST = 15.0
-"""Seconds that a job loses when it is stopped and started again."""
+"""Time that a job loses when it is stopped and started again, in seconds."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class OnesScale:
-    """How much is run."""
+    """The size of the experiments."""
 
     seeds: int
     jobs: int
     fewer: int
-    """Jobs where something is varied."""
+    """Number of jobs in experiments that vary something."""
     populations: Sequence[int]
     costs: Sequence[float]
     gaps: Sequence[float]
@@ -85,7 +84,7 @@ def cells(request: ReproduceRequest) -> list[PaperCell]:
 
 
 def grid(scale: OnesScale, data: str) -> list[PaperCell]:
-    """Every simulation of every experiment."""
+    """Return every simulation of every experiment."""
     found: list[PaperCell] = []
 
     def add(experiment: str, labels: Sequence[str], x: float, jobs: int, gap: float = 30.0, **more: Any) -> None:
@@ -113,7 +112,7 @@ def grid(scale: OnesScale, data: str) -> list[PaperCell]:
 
 
 def priced(seconds: float) -> dict[str, float]:
-    """Costs of stopping and starting that add up to this."""
+    """Return costs of stopping and starting that add up to this, in seconds."""
     each = seconds / 3
     return {
         "launch_seconds": each,

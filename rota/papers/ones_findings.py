@@ -1,4 +1,4 @@
-"""What the experiments of ONES come to: claims beside the paper's, and a section of the page for each experiment."""
+"""Conclusions from the experiments of ONES: claims, and a section of the page for each experiment."""
 
 from collections.abc import Sequence
 from dataclasses import replace
@@ -7,6 +7,7 @@ import numpy as np
 
 from rota.papers.by_seed import BySeed, by_seed, places, problems
 from rota.papers.claims import Claim, claim, unjudged
+from rota.papers.experiment import CellResult
 from rota.papers.intervals import Interval
 from rota.papers.ones_experiments import (
     COMPARED,
@@ -21,7 +22,6 @@ from rota.papers.ones_experiments import (
     RIGID_GOODPUT,
     TIRESIAS,
 )
-from rota.papers.paper_cells import CellResult
 from rota.papers.paper_page import Section
 from rota.report.plots import Series, chart
 
@@ -40,7 +40,7 @@ def conclude(results: Sequence[CellResult]) -> tuple[list[Claim], list[Section]]
 
 
 def lower(ours: BySeed, theirs: BySeed) -> list[float]:
-    """By how many per cent our figure is lower, for each seed that both have."""
+    """Return by how many per cent our figure is lower, for each seed that both have."""
     return [100 * (1 - ours[group] / theirs[group]) for group in ours if theirs.get(group, 0.0) > 0]
 
 
@@ -54,15 +54,21 @@ def _reduction(results: Sequence[CellResult], ours: str, theirs: str, paper: flo
     found = Interval.of(values)
     name = f"Mean JCT of {ours} below {theirs}"
     if found is None:
-        return claim(name, paper=paper, measured=None, unit="%", note="No two of the runs that it needs have ended.")
+        return claim(name, paper=paper, measured=None, unit="%", note="The runs that it compares did not end.")
     seeds = f"Interval {found.low:.3g}% to {found.high:.3g}% over {found.values} seeds. " if found.values > 1 else ""
     return claim(name, paper=paper, measured=found.mean, unit="%", note=f"{seeds}{note}")
 
 
 def _main(results: Sequence[CellResult]) -> tuple[list[Claim], Section]:
     claims = [
-        _reduction(results, ONES, TIRESIAS, 45.6, "Tiresias keeps jobs at the sizes that they ask for."),
-        _reduction(results, ONES, OPTIMUS, 41.7, "Optimus changes GPUs, not batch sizes, and foresees in the same way."),
+        _reduction(results, ONES, TIRESIAS, 45.6, "Tiresias keeps jobs at the requested sizes."),
+        _reduction(
+            results,
+            ONES,
+            OPTIMUS,
+            41.7,
+            "Optimus changes numbers of GPUs, not batch sizes, and predicts lengths in the same way.",
+        ),
     ]
     as_published = Interval.of(lower(by_seed(results, "main", PUBLISHED, JCT, 0.0), by_seed(results, "main", TIRESIAS, JCT, 0.0)))
     claims.append(
@@ -71,10 +77,9 @@ def _main(results: Sequence[CellResult]) -> tuple[list[Claim], Section]:
             paper=45.6,
             measured=as_published.mean if as_published is not None else None,
             unit="%",
-            note="Score, start with one GPU, batch rule and draws of the paper. Its score adds up the GPU time that the jobs "
-            "of a "
-            "schedule have left, so that the best schedules run few jobs with many GPUs each, at sizes where more GPUs bring "
-            "little.",
+            note="With the score, start with one GPU, batch rule and random draws of the paper. Its score is the remaining GPU "
+            "time of the jobs of a schedule. So the best schedules run few jobs with many GPUs each, at sizes where more GPUs "
+            "gain little.",
         )
     )
     rows, curves = [], []
@@ -111,22 +116,20 @@ def _main(results: Sequence[CellResult]) -> tuple[list[Claim], Section]:
     if curves:
         plots.append(
             chart(
-                "Jobs that are done after a time",
+                "Finished jobs by time",
                 "Quantiles of JCT, means over seeds",
                 curves,
                 x_title="JCT, seconds",
-                y_title="jobs done, %",
+                y_title="finished jobs, %",
                 log_x=True,
             )
         )
     return claims, Section(
         key="main",
         title="Mean JCT",
-        lead="All see the same jobs. Elastic ones may have up to four times the GPUs that they ask for, and other batch sizes "
-        "up to "
-        "where the learning rate reaches its ceiling; what a larger batch costs in training is counted. Gap: how far the mean "
-        "JCT "
-        "is above what no schedule of the same jobs can beat, elastic ones by the bound for elastic jobs.",
+        lead="All contenders get the same jobs. Elastic jobs may get up to four times the requested GPUs, and other batch sizes "
+        "up to the ceiling of the learning rate. The lower statistical efficiency of a larger batch is counted. Gap: distance "
+        "of the mean JCT from a bound that no schedule of the same jobs can beat.",
         plots=plots,
         heads=[
             "contender",
@@ -158,11 +161,10 @@ def _prediction(results: Sequence[CellResult]) -> tuple[list[Claim], Section]:
     ]
     return [], Section(
         key="prediction",
-        title="How well it is foreseen how long jobs train",
-        lead="Noted while a job runs, each time it has trained twice as long, and compared when it ends. At first nothing is "
-        "known; "
-        "later it goes by the jobs of the same model that have finished.",
-        heads=["training done", "typical factor off", "nine tenths within", "believed over true"],
+        title="Predictions of how long jobs train",
+        lead="Predictions are noted while a job runs, each time it has trained twice as long, and compared when it ends. At "
+        "first nothing is known; later they are based on finished jobs of the same model.",
+        heads=["training done", "typical factor off", "nine tenths within", "predicted over true"],
         rows=rows,
     )
 
@@ -177,7 +179,7 @@ def _population(results: Sequence[CellResult]) -> tuple[list[Claim], Section]:
     return [], Section(
         key="population",
         title="Population",
-        lead="Schedules that are kept from one generation to the next; 16 is the default.",
+        lead="Number of schedules that are kept from one generation to the next; 16 is the default.",
         heads=["population", "mean JCT"],
         rows=rows if usual else [],
         problems=problems(results, "population"),
@@ -199,10 +201,9 @@ def _cost(results: Sequence[CellResult]) -> tuple[list[Claim], Section]:
     rows.sort(key=lambda row: float(row[0].split()[0]))
     return [], Section(
         key="cost",
-        title="What a change of size costs",
-        lead="Seconds that a job loses when it is stopped and started again elsewhere or with another size. The paper re-forms "
-        "a job "
-        "in about a second; Rota stops and starts it unless it stays on its nodes.",
+        title="Cost of a change of size",
+        lead="Time that a job loses when it is stopped and started again on other GPUs or with another size, in seconds. The "
+        "paper resizes a job in about a second; Rota stops and starts it unless it stays on its nodes.",
         heads=["a change costs", *_AGAINST],
         rows=rows if len(rows) > 1 else [],
         problems=problems(results, "cost"),
@@ -215,8 +216,8 @@ def _load(results: Sequence[CellResult]) -> tuple[list[Claim], Section]:
     rows.sort(key=lambda row: float(row[0].split()[0]))
     return [], Section(
         key="load",
-        title="How often jobs come",
-        lead="The same jobs, further apart or closer together.",
+        title="Interval between jobs",
+        lead="The jobs arrive at longer or shorter intervals.",
         heads=["a job every", *_AGAINST],
         rows=rows if len(rows) > 1 else [],
         problems=problems(results, "load"),
@@ -236,13 +237,12 @@ def _pollux(results: Sequence[CellResult]) -> tuple[list[Claim], Section]:
         margins = lower(jct[GOODPUT], jct[TIRESIAS])
         found.append(f"goodput is below Tiresias on {sum(each > 0 for each in margins)} of {len(margins)} workloads.")
         fixed = lower(jct[GOODPUT], jct[GOODPUT_FIXED])
-        found.append(f"A batch size of its own choice saves goodput {_format_interval(fixed, '%')} of mean JCT.")
+        found.append(f"Choosing the batch size saves goodput {_format_interval(fixed, '%')} of mean JCT.")
     return [], Section(
         key="pollux",
         title="Pollux's workloads",
-        lead="Eight workloads of 160 jobs on 64 T4s, with step times as measured at each number of GPUs and batch size. The "
-        "scheduler "
-        "believes a model that was fitted to them. Sizes in the trace were tuned by Pollux's authors for each job.",
+        lead="Eight workloads of 160 jobs on 64 T4s, with measured step times for each number of GPUs and batch size. The "
+        "scheduler uses a model that was fitted to them. The sizes in the trace were tuned by Pollux's authors for each job.",
         heads=["contender", "mean JCT", "below Tiresias", "below goodput with fixed sizes", "gap"],
         rows=rows,
         found=found,

@@ -1,8 +1,8 @@
 """The experiments of PAL (Jain et al., SC'24): placements that know how slow each GPU is, against packing that does not.
 
-Rounds, free moves and scores are those of the simulator that was published with it (the preset `blox`). Its own data gives the
-jobs and the GPUs; without them both are made up in the same shape. Besides what was published there are questions that it leaves
-open: other draws of the same GPUs, other machines, moves that cost something, rounds that begin at another second.
+Rounds, free moves and scores are those of the simulator published with the paper (the preset `blox`). Jobs and GPUs come from the
+paper's data; without it both are generated in the same shape. Some experiments go beyond the paper: other draws of the GPUs,
+other machines, moves with a cost, rounds that begin at another second.
 """
 
 import json
@@ -12,18 +12,17 @@ from pathlib import Path
 from typing import Any
 
 from rota.compose.study import Study
+from rota.papers.experiment import PaperCell, ReproduceRequest
 from rota.papers.pal_scores import write_runs
-from rota.papers.paper_cells import PaperCell
-from rota.papers.request import ReproduceRequest
 
 TITLE = "PAL: placement by variability and locality, measured again"
 CLUSTER = "16x(4xV100)"
 SEED = 42
-"""Of the published simulator, for scores and for random placement."""
+"""Seed of the published simulator, for scores and for random placement."""
 FACTS = {
     "Paper": "PAL: A Variability-Aware Policy for Scheduling ML Workloads in GPU Clusters, SC 2024",
     "Cluster": CLUSTER,
-    "Preset": "blox: rounds of 6 minutes at which jobs end, nobody overtakes, free moves, 1.7 times slower across nodes",
+    "Preset": "blox: rounds of 6 minutes at which jobs end, no overtaking, free moves, 1.7 times slower across nodes",
 }
 RULE = (
     "A gain of 40% means that the figure is 40% less than with sticky packed placement. Per workload it is one minus the "
@@ -34,13 +33,13 @@ NEEDS = ("profiles.json", "traces/workload-*.csv")
 PAL, PM_FIRST, OURS = "pal:wide=false", "pm-first", "pal"
 PACKED, PACKED_ANEW, RANDOM, RANDOM_ANEW = "packed", "packed:sticky=false", "random", "random:sticky=false"
 PAL_STAYS, OURS_STAYS = "pal:wide=false,sticky=true", "pal:sticky=true"
-"""The preset places everything anew in each round; these leave a running job where it is."""
+"""Placers that leave a running job where it is. Otherwise the preset places all jobs again in each round."""
 
 PLACERS = (PAL, PM_FIRST, OURS, PACKED, PACKED_ANEW, RANDOM, RANDOM_ANEW)
 MAIN = (PAL, PM_FIRST, PACKED)
 PRICED = (PAL, PAL_STAYS, OURS, OURS_STAYS, PM_FIRST, PACKED, PACKED_ANEW)
 COSTS: Mapping[str, Any] = {"launch_seconds": 5.0, "checkpoint_seconds": 6.0, "restore_seconds": 3.0}
-"""What the preset `measured` says about a training process."""
+"""Costs of a training process in the preset `measured`."""
 
 SIM, MADE_UP = "Longhorn", "made-up GPUs"
 MACHINES: Mapping[str, Mapping[str, str]] = {
@@ -57,20 +56,20 @@ MACHINES: Mapping[str, Mapping[str, str]] = {
         "D": "sim/pagerank-longhorn-agg.csv",
     },
 }
-"""Files of runs by class, of which only class A was measured at Lonestar6."""
+"""Files of runs by class. At Lonestar6 only class A was measured."""
 
 WORKLOADS = 3
-"""Made-up ones."""
+"""Number of generated workloads."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class PalScale:
-    """How much is run."""
+    """The size of the experiments."""
 
     workloads: int
-    """The first so many, for all experiments but that of placements."""
+    """Number of workloads for all experiments except that of placements."""
     policies: Mapping[str, Sequence[str]]
-    """For each, the placements."""
+    """Policy -> placers."""
     penalties: Sequence[float]
     seeds: Sequence[int]
     machine_seeds: Sequence[int]
@@ -102,25 +101,25 @@ def cells(request: ReproduceRequest) -> list[PaperCell]:
     scale = QUICK if request.quick else FULL
     if request.data is None:
         names = [f"sia:jobs=160,seed={seed}" for seed in range(WORKLOADS)]
-        return grid(scale, {name: name for name in names}, {MADE_UP: str(write_runs(request.scratch))})
+        return grid(scale, {name: name for name in names}, {MADE_UP: str(write_runs(request.inputs))})
     found = {path.stem: str(path) for path in sorted(request.data.glob(NEEDS[1]))}
-    return grid(scale, found, {SIM: str(request.data), **_machines(request.data, request.scratch)})
+    return grid(scale, found, {SIM: str(request.data), **_machines(request.data, request.inputs)})
 
 
-def _machines(data: Path, scratch: Path) -> dict[str, str]:
-    """Machines whose files are all there, each as a list of them."""
+def _machines(data: Path, inputs: Path) -> dict[str, str]:
+    """Return machine -> list of its files, for the machines whose files are all there."""
     found = {}
     for name, files in MACHINES.items():
         paths = {key: (data / file).resolve() for key, file in files.items()}
         if all(path.is_file() for path in paths.values()):
-            list_of_them = scratch / f"{name}.json"
-            list_of_them.write_text(json.dumps({f"class{key}": str(path) for key, path in paths.items()}), "utf-8")
-            found[name] = str(list_of_them)
+            listed = inputs / f"{name}.json"
+            listed.write_text(json.dumps({f"class{key}": str(path) for key, path in paths.items()}), "utf-8")
+            found[name] = str(listed)
     return found
 
 
 def grid(scale: PalScale, workloads: Mapping[str, str], machines: Mapping[str, str]) -> list[PaperCell]:
-    """Every simulation of every experiment; the first machine is the one that most of them are about."""
+    """Return every simulation of every experiment. Most of them use the first machine."""
     home, path = next(iter(machines.items()))
     few = dict(list(workloads.items())[: scale.workloads])
     found: list[PaperCell] = []
@@ -134,7 +133,7 @@ def grid(scale: PalScale, workloads: Mapping[str, str], machines: Mapping[str, s
         shift_s: float = 0.0,
         **more: Any,
     ) -> None:
-        """One simulation for each placement and workload."""
+        """Add one simulation for each placer and workload."""
         for group, trace in among.items():
             for placer in placers:
                 study = _study(trace, policy, placer, {"seed": SEED, "variability": path, **more})

@@ -1,4 +1,4 @@
-"""What the experiments of PAL come to: claims beside the paper's, and a section of the page for each experiment."""
+"""Conclusions from the experiments of PAL: claims, and a section of the page for each experiment."""
 
 from collections.abc import Mapping, Sequence
 from dataclasses import replace
@@ -6,8 +6,8 @@ from statistics import median
 
 from rota.papers.bars import Bar, bars
 from rota.papers.claims import Claim, claim, geomean, mean, unjudged
+from rota.papers.experiment import CellResult
 from rota.papers.pal_experiments import COSTS, OURS, PACKED, PAL, PM_FIRST, SEED
-from rota.papers.paper_cells import CellResult
 from rota.papers.paper_page import Section
 from rota.report.plots import Plot, Series, chart
 
@@ -15,7 +15,7 @@ JCT, MAKESPAN = "mean_jct_seconds", "makespan_seconds"
 NAMES: Mapping[str, str] = {PAL: "PAL", PM_FIRST: "PM-First"}
 
 Ratios = Mapping[str, float]
-"""By workload: a figure over the same with sticky packed placement."""
+"""Workload -> ratio of a figure to that of sticky packed placement."""
 
 
 def conclude(results: Sequence[CellResult]) -> tuple[list[Claim], list[Section]]:
@@ -29,7 +29,7 @@ def conclude(results: Sequence[CellResult]) -> tuple[list[Claim], list[Section]]
 
 
 def ratios(results: Sequence[CellResult], experiment: str, placer: str, figure: str = JCT, *, at: float = 0.0) -> Ratios:
-    """At one place of an experiment; workloads of which one of the two has no figure are left out."""
+    """Return the ratios at one x of an experiment. Workloads without one of the two figures are left out."""
     known: dict[tuple[str, str], float] = {}
     for result in results:
         cell, value = result.cell, result.figures.get(figure)
@@ -40,7 +40,7 @@ def ratios(results: Sequence[CellResult], experiment: str, placer: str, figure: 
 
 
 def gain(found: Ratios) -> float | None:
-    """In per cent, over all workloads."""
+    """Return the gain over all workloads, in per cent."""
     middle = geomean(list(found.values()))
     return 100 * (1 - middle) if middle is not None else None
 
@@ -58,7 +58,7 @@ def _problems(results: Sequence[CellResult], experiment: str) -> list[str]:
 
 
 def _values(results: Sequence[CellResult], experiment: str) -> list[float]:
-    """What was varied."""
+    """Return the values of x in an experiment."""
     return sorted({result.cell.x for result in results if result.cell.experiment == experiment})
 
 
@@ -93,8 +93,8 @@ def _placements(results: Sequence[CellResult]) -> tuple[list[Claim], Section]:
     fifo = next((at for at, policy in policies if policy == "fifo"), 0.0)
     pictures = [
         bars(
-            "Mean JCT of each placement, sticky packed being 100%",
-            f"Geometric mean over {len(groups)} workloads; the thin line is the least and the most of them",
+            "Mean JCT of each placement, relative to sticky packed",
+            f"Geometric mean over {len(groups)} workloads; the thin line shows the smallest and the largest",
             drawn,
             mark=(100.0, "sticky packed"),
         )
@@ -103,8 +103,8 @@ def _placements(results: Sequence[CellResult]) -> tuple[list[Claim], Section]:
         key=experiment,
         title="Placements",
         lead="Seven placements of the same jobs under three orders of the queue. PAL and PM-First know how slow each GPU is "
-        "for each class of application; packed and random do not. Sticky: a running job keeps its GPUs; otherwise everybody "
-        "is placed anew in each round. PAL treats jobs wider than a node as PM-First does (wide=false); ours (pal) gives "
+        "for each class of application; packed and random do not. Sticky: a running job keeps its GPUs; otherwise all jobs "
+        "are placed again in each round. PAL treats jobs wider than a node like PM-First (wide=false); ours (pal) gives "
         "them few nodes.",
         plots=pictures if any(group for _, group in drawn) else [],
         heads=["order+placement", "mean JCT saved", *groups, "makespan saved"],
@@ -151,12 +151,14 @@ def _headline(results: Sequence[CellResult], fifo: float, policies: Mapping[str,
 
 def _saved(name: str, paper: float, measured: float | None, note: str) -> Claim:
     if measured is None:
-        return claim(name, paper=paper, measured=None, unit="%", note="It and sticky packed have no run in common that ended.")
+        return claim(
+            name, paper=paper, measured=None, unit="%", note="It and sticky packed have no workload in common that ended."
+        )
     return claim(name, paper=paper, measured=measured, unit="%", note=note)
 
 
 def _which(found: Ratios, ratio: float | None) -> str:
-    """The workload with this ratio."""
+    """Return the workload with this ratio."""
     return next((name for name, each in found.items() if each == ratio), "no workload")
 
 
@@ -182,8 +184,8 @@ def _utilisation(results: Sequence[CellResult]) -> tuple[list[Claim], Section]:
     else:
         more = [100 * (mine / base - 1) for mine, base in zip(means[PAL], means[PACKED], strict=True)]
         note = (
-            "Not judged: what was published as utilisation is not defined in what we have. The share of GPU time that is "
-            f"taken goes from {means[PACKED][0]:.2f} to {means[PAL][0]:.2f} (measured here). The share that would be enough "
+            "Not judged: the material that we have does not define the published utilisation. The share of GPU time that is "
+            f"occupied goes from {means[PACKED][0]:.2f} to {means[PAL][0]:.2f} (measured here). The share that would be enough "
             f"for the same work on median GPUs goes from {means[PACKED][1]:.2f} to {means[PAL][1]:.2f}, {more[1]:+.0f}%, "
             "because the makespan is shorter."
         )
@@ -191,10 +193,10 @@ def _utilisation(results: Sequence[CellResult]) -> tuple[list[Claim], Section]:
     return claims, Section(
         key="utilisation",
         title="Utilisation",
-        lead="Two shares of all GPU time until the last job ends, under FIFO, means over the workloads. Taken: somebody "
-        "holds the GPU, however slow. Useful: what the jobs would need on median GPUs of one node. A placement that picks "
-        "well needs less time for the same work, so the first may stay while the second grows.",
-        heads=["placement", "taken", "useful"],
+        lead="Two shares of all GPU time until the last job ends, under FIFO, means over the workloads. Occupied: a job holds "
+        "the GPU, however slow it is. Useful: the time that the jobs would need on median GPUs of one node. A good placement "
+        "needs less time for the same work, so the first may stay while the second grows.",
+        heads=["placement", "occupied", "useful"],
         rows=rows,
     )
 
@@ -225,8 +227,8 @@ def _locality(results: Sequence[CellResult]) -> tuple[list[Claim], Section]:
     return claims, Section(
         key=experiment,
         title="Locality",
-        lead="How many times slower a gang is across nodes, from not at all to three times. More than half of these jobs are "
-        "wider than a node and always pay; the others choose.",
+        lead="Slowdown of a gang across nodes, as a factor from 1 to 3. More than half of these jobs are wider than a node and "
+        "always have it; for the others it depends on the placement.",
         plots=_relative(gains, "Mean JCT against the penalty for spanning nodes", "spread penalty"),
         heads=["spread penalty", *(f"{x:g}" for x in _values(results, experiment))],
         rows=[[placer, *(format_percent(curve.get(x)) for x in _values(results, experiment))] for placer, curve in gains.items()],
@@ -235,7 +237,7 @@ def _locality(results: Sequence[CellResult]) -> tuple[list[Claim], Section]:
 
 
 def _gains_by(results: Sequence[CellResult], experiment: str) -> dict[str, dict[float, float]]:
-    """For PAL and PM-First, what was saved by what was varied."""
+    """Return the gains of PAL and PM-First, by x."""
     found: dict[str, dict[float, float]] = {}
     for placer in (PAL, PM_FIRST):
         curve = {x: gain(ratios(results, experiment, placer, at=x)) for x in _values(results, experiment)}
@@ -244,7 +246,7 @@ def _gains_by(results: Sequence[CellResult], experiment: str) -> dict[str, dict[
 
 
 def _relative(gains: Mapping[str, Mapping[float, float]], title: str, x_title: str) -> list[Plot]:
-    """The same as curves of what is left, which is never below 0."""
+    """Draw gains as the remaining per cent, which are never below 0."""
     series = [
         Series(label=label, x=list(curve), y=[100 - value for value in curve.values()]) for label, curve in gains.items() if curve
     ]
@@ -266,23 +268,23 @@ def _seeds(results: Sequence[CellResult]) -> tuple[list[Claim], Section]:
         **{f"{NAMES[placer]}, each GPU's median": curve for placer, curve in medians.items()},
     }
     at = _values(results, "seeds")
-    said = []
+    findings = []
     one, other = list(drawn[PAL].values()), list(medians[PAL].values())
     if one and other:
-        said = [
+        findings = [
             f"With one run drawn for each GPU, PAL saves {format_percent(min(one))} to {format_percent(max(one))} of mean JCT, "
             f"depending on the draw alone; with the median of each GPU's runs {format_percent(min(other))} "
             f"to {format_percent(max(other))}.",
-            "The difference is what a score means. In the file one or two runs in a hundred took far longer than the median, "
-            "on GPUs whose other runs were as good as any. Drawing a run freezes such an accident into a property of a GPU "
-            "for as long as the simulation lasts: sticky packed keeps jobs on it for days, and whoever avoids it looks good. "
-            "A draw without one leaves little to gain.",
+            "The two differ in the meaning of a score. In the file one or two runs in a hundred took far longer than the median, "
+            "on GPUs whose other runs were normal. Drawing a run turns such an accident into a property of a GPU for the whole "
+            "simulation: sticky packed keeps jobs on it for days, and a placement that avoids it looks good. A draw without such "
+            "a run leaves little to gain.",
         ]
     return [], Section(
         key="seeds",
         title="Draws of GPUs",
-        lead=f"The same jobs on the same files of runs with other random draws; what was published is seed {SEED}. Under FIFO.",
-        found=said,
+        lead=f"The same jobs and files of runs with other random draws; the paper has seed {SEED}. Under FIFO.",
+        found=findings,
         plots=_relative(named, "Mean JCT by the draw", "seed of the draw"),
         heads=["mean JCT saved, by seed", *(f"{x:g}" for x in at)],
         rows=[[label, *(format_percent(curve.get(x)) for x in at)] for label, curve in named.items()],
@@ -305,16 +307,16 @@ def _machines(results: Sequence[CellResult]) -> tuple[list[Claim], Section | Non
     return [], Section(
         key="machines",
         title="Other machines",
-        lead="GPUs drawn from runs that were measured elsewhere. Of Lonestar6 only class A was measured and the other "
-        "classes are those of Longhorn; there some GPUs are really slow: six of 219 take more than twice the median, with "
-        "one run each. Under FIFO.",
+        lead="GPUs drawn from runs on other machines. At Lonestar6 only class A was measured, so the other classes are those of "
+        "Longhorn. At Lonestar6 some GPUs are really slow: six of 219 take more than twice the median, with one run each. "
+        "Under FIFO.",
         heads=["machine", "PAL saves", "PM-First saves"],
         rows=rows,
         problems=_problems(results, "machine "),
     )
 
 
-# Moves that cost -----------------------------------------------------------------------------------------------------
+# Moves with a cost ---------------------------------------------------------------------------------------------------
 
 
 def _moves(results: Sequence[CellResult]) -> tuple[list[Claim], Section]:
@@ -340,11 +342,11 @@ def _moves(results: Sequence[CellResult]) -> tuple[list[Claim], Section]:
     costs = ", ".join(f"{name.removesuffix('_seconds')} {seconds:g} s" for name, seconds in COSTS.items())
     return [], Section(
         key=experiment,
-        title="Moves that cost",
-        lead=f"The published simulator moves jobs for free. Here a move costs what it does on a current GPU ({costs}), and a "
-        f"placement that places everybody anew moves a running job only where it pays within an hour. {OURS} gives jobs wider "
-        "than a node few nodes. Under FIFO.",
-        plots=[bars("Mean JCT where moves cost", "Sticky packed, with the same costs, being 100%", [("", drawn)])]
+        title="Moves with a cost",
+        lead=f"The published simulator moves jobs for free. Here a move has the cost of a current GPU ({costs}), and a placement "
+        f"that places all jobs again moves a running job only if that pays within an hour. {OURS} gives jobs wider than a node "
+        "few nodes. Under FIFO.",
+        plots=[bars("Mean JCT if moves have a cost", "Relative to sticky packed with the same costs", [("", drawn)])]
         if drawn
         else [],
         heads=["placement", "mean JCT saved", "makespan saved", "moves per run"],
@@ -359,7 +361,7 @@ def _moves(results: Sequence[CellResult]) -> tuple[list[Claim], Section]:
 def _shifts(results: Sequence[CellResult]) -> tuple[list[Claim], Section]:
     experiment = "shifts"
     gains = _gains_by(results, experiment)
-    said = [
+    findings = [
         f"{NAMES[placer]} saves {format_percent(min(curve.values()))} to {format_percent(max(curve.values()))}, "
         f"{format_percent(median(curve.values()))} in the middle."
         for placer, curve in gains.items()
@@ -382,10 +384,10 @@ def _shifts(results: Sequence[CellResult]) -> tuple[list[Claim], Section]:
     return [], Section(
         key=experiment,
         title="When rounds begin",
-        lead="All jobs come some seconds later, so that rounds begin at other moments of the same trace. Nothing else "
-        "changes: what differs is chance, and how far gains move says how exactly to read them. Under FIFO.",
-        found=said,
-        plots=_relative(gains, "Mean JCT by when rounds begin", "seconds that jobs come later"),
+        lead="All jobs are submitted some seconds later, so rounds begin at other moments of the same trace. Nothing else "
+        "changes, so the differences are chance and show how precise the gains are. Under FIFO.",
+        found=findings,
+        plots=_relative(gains, "Mean JCT by when rounds begin", "delay of all jobs, seconds"),
         heads=["workload", "least saved", "median", "most"],
         rows=rows,
         problems=_problems(results, experiment),

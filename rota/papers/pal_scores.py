@@ -1,7 +1,7 @@
-"""Runs on made-up GPUs, for those who have no file of measured ones: shaped like what PAL published of a cluster of V100s.
+"""Runs on generated GPUs, in the shape of the runs that PAL published of a cluster of V100s. They replace missing measurements.
 
-GPUs differ by a few per cent for the class that computes most (A) and less for the others. Of the runs of class A one or two in a
-hundred take half as long again or up to three and a half times as long, on any GPU: no GPU is slow for good.
+GPUs differ by a few per cent for the class that computes most (A), and less for the others. One or two in a hundred runs of class
+A take 1.5 to 3.5 times as long, on any GPU: no GPU is always slow.
 """
 
 import csv
@@ -14,20 +14,21 @@ import numpy as np
 
 GPUS, RUNS = 336, 6
 SEED = 42
-"""Chosen, of the first 60, such that the draw that PAL published (seed 42, 64 GPUs) has one GPU at 2.8 and no other beyond 1.1,
-much as it has with the measured runs: five do. With most others it has no slow one, or several, and gains differ as much."""
+"""Seed of the runs. It was chosen among the first 60 so that PAL's published draw (seed 42, 64 GPUs) has one GPU at 2.8 and no
+other above 1.1, as with the measured runs. Five of the 60 have that. With most others the draw has no slow GPU or several, and
+the gains differ as much."""
 
 
 @dataclass(frozen=True, slots=True)
 class Shape:
-    """Of the runs of one application."""
+    """The distribution of the runs of one application."""
 
     between: float
-    """How much GPUs differ, relatively."""
+    """Relative standard deviation between GPUs."""
     within: float
-    """How much runs on one GPU differ."""
+    """Relative standard deviation between runs on one GPU."""
     odd: float = 0.0
-    """The part of the runs that something went wrong with."""
+    """Fraction of the runs that are odd."""
 
 
 SHAPES: Mapping[str, Shape] = {
@@ -37,11 +38,11 @@ SHAPES: Mapping[str, Shape] = {
 }
 CLASSES: Mapping[str, str] = {"A": "resnet", "B": "bert", "C": "bert", "D": "pagerank"}
 ODDEST = (1.5, 3.5)
-"""How many times longer an odd run takes."""
+"""Factor by which an odd run takes longer, from and to."""
 
 
 def write_runs(folder: Path, seed: int = SEED) -> Path:
-    """Write them as files that `read_variability` reads; returns the folder."""
+    """Write files for `read_variability` into a folder, and return the folder."""
     draw = np.random.Generator(np.random.Philox(key=seed))
     for name, shape in SHAPES.items():
         gpu = np.exp(shape.between * draw.standard_normal(GPUS))

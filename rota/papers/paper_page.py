@@ -1,4 +1,5 @@
-"""The page of a reproduction: claims first, then the curves they come from. One file that loads nothing and runs nothing."""
+"""The page of a reproduction: the claims, then the curves that they come from. It is one file without scripts that loads
+nothing."""
 
 import re
 from collections.abc import Mapping, Sequence
@@ -12,20 +13,20 @@ from rota.report.plots import Plot
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Section:
-    """One experiment: what it shows, as pictures and as a table."""
+    """The section of one experiment: its pictures and its table."""
 
     key: str
     title: str
     lead: str
     claims: Sequence[Claim] = ()
-    """Those that it is about."""
+    """Claims that the experiment measures."""
     plots: Sequence[Plot] = ()
     heads: Sequence[str] = ()
     rows: Sequence[Sequence[str]] = ()
     found: Sequence[str] = ()
-    """What was seen, in sentences."""
+    """Findings, in sentences."""
     problems: Sequence[str] = ()
-    """What went wrong in it."""
+    """Errors of its simulations."""
 
 
 def paper_page(
@@ -37,7 +38,7 @@ def paper_page(
     notes: Sequence[str] = (),
     rule: str = "",
 ) -> str:
-    """`rule` says what else is to know about the claims of this paper."""
+    """Return the HTML page. `rule`: note on how the claims are judged."""
     style = asset("page.css") + asset("paper.css")
     parts = {
         "policy": security_policy(style),
@@ -46,7 +47,7 @@ def paper_page(
         "finding": text(finding(claims)),
         "rule": text(
             f"A claim holds if at least {ENOUGH:.0%} of the published gain was measured; "
-            f"1x is no gain, so of 3.5x that is 3x. {rule}"
+            f"the gain is the part beyond 1x, so 80% of 3.5x is 3x. {rule}"
         ),
         "facts": "".join(f"<div><dt>{text(name)}</dt><dd><bdi>{text(value)}</bdi></dd></div>" for name, value in facts.items()),
         "notes": _list(notes),
@@ -55,12 +56,12 @@ def paper_page(
         "sections": "\n".join(_section(each) for each in sections),
         "version": text(__version__),
     }
-    # In one pass, so that braces in a name stay what they are.
+    # In one pass, so that braces in a name are not replaced.
     return re.sub(r"\{\{(\w+)\}\}", lambda found: parts[found[1]], asset("paper.html"))
 
 
 def finding(claims: Sequence[Claim]) -> str:
-    """The result in a sentence."""
+    """Return the result in a sentence."""
     known = [each for each in claims if each.holds is not None]
     held = sum(bool(each.holds) for each in known)
     unknown = len(claims) - len(known)
@@ -71,15 +72,15 @@ def finding(claims: Sequence[Claim]) -> str:
 def figure(value: float | None, unit: str) -> str:
     if value is None:
         return "-"
-    # Rounded first, so that nothing is -0.
+    # Rounded first, so that no value is -0.
     shown = f"{float(f'{value:.3g}') + 0.0:.3g}"
     return f"{shown}{unit}" if unit in ("x", "%") else f"{shown} {unit}"
 
 
 def _beside(each: Claim) -> str:
-    """A claim in a line, above the curves it was measured on."""
-    said = f"{each.name}: the paper {figure(each.paper, each.unit)}, here {figure(each.measured, each.unit)}"
-    return f'<p class="said">{_verdict(each)} {text(said)}</p>'
+    """Return a claim as a line above its curves."""
+    line = f"{each.name}: the paper {figure(each.paper, each.unit)}, here {figure(each.measured, each.unit)}"
+    return f'<p class="said">{_verdict(each)} {text(line)}</p>'
 
 
 def _verdict(each: Claim) -> str:
@@ -98,9 +99,9 @@ def _row(each: Claim) -> str:
 def _section(each: Section) -> str:
     pictures = "".join(f'<figure class="picture">{plot.svg}</figure>' for plot in each.plots)
     head = f'<section id="{text(each.key)}">\n<h2>{text(each.title)}</h2>\n<p class="lead">{text(each.lead)}</p>\n'
-    said = "".join(_beside(about) for about in each.claims)
+    judged = "".join(_beside(about) for about in each.claims)
     seen = "".join(f'<p class="said">{text(sentence)}</p>' for sentence in each.found)
-    return f"{head}{_list(each.problems)}{said}{seen}{pictures}{_table(each)}\n</section>"
+    return f"{head}{_list(each.problems)}{judged}{seen}{pictures}{_table(each)}\n</section>"
 
 
 def _table(each: Section) -> str:

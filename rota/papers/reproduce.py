@@ -1,13 +1,17 @@
-"""`rota reproduce`: from the name of a paper to its claims and its page."""
+"""`rota reproduce`: run the experiments of a paper, judge its claims, and make the page."""
 
 import time
 from collections.abc import Callable, Mapping, Sequence
+from contextlib import nullcontext
 from dataclasses import dataclass
 from pathlib import Path
 from tempfile import TemporaryDirectory
 from typing import Any
 
 from rota.errors import OptionError, UnknownNameError
+from rota.experiments.engine import Watch
+from rota.experiments.remote import RemoteBackend
+from rota.experiments.store import CellStore
 from rota.papers import (
     gandiva_experiments,
     gandiva_findings,
@@ -21,30 +25,29 @@ from rota.papers import (
     tiresias_findings,
 )
 from rota.papers.claims import Claim
-from rota.papers.paper_cells import CellResult, PaperCell, Watch, run_cells
+from rota.papers.experiment import CellResult, PaperCell, ReproduceRequest, run_experiments
 from rota.papers.paper_page import Section, figure, finding, paper_page
-from rota.papers.request import ReproduceRequest
 from rota.report.result import duration, plain_table
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Paper:
-    """A paper that can be measured again."""
+    """A paper: its experiments, and how its claims follow from their figures."""
 
     title: str
     cells: Callable[[ReproduceRequest], list[PaperCell]]
     conclude: Callable[[Sequence[CellResult]], tuple[list[Claim], list[Section]]]
     facts: Mapping[str, str]
     rule: str
-    """What is to know about its claims."""
+    """Note on how the claims are judged."""
     source: str = ""
-    """What a folder with its own data would tell."""
+    """Name of the inputs that the paper's own data provides."""
     needs: Sequence[str] = ()
-    """Files that such a folder must have, stars for any letters; none: no folder is read."""
+    """Files that a folder with the paper's data must have, as glob patterns; empty if the paper has no data of its own."""
     with_data: str = ""
-    """Where that is from, if there is such a folder."""
+    """Origin of the inputs if the data is given."""
     without: str = ""
-    """And if there is none."""
+    """Origin of the inputs if the data is not given."""
 
 
 PAPERS: Mapping[str, Paper] = {
@@ -75,7 +78,7 @@ PAPERS: Mapping[str, Paper] = {
         source="Jobs and GPUs",
         needs=pal_experiments.NEEDS,
         with_data="the paper's own workloads and runs",
-        without="made up in the shape of the paper's, and chosen to have one slow GPU of 64 as the published draw has",
+        without="made up in the shape of the paper's, and chosen to have one slow GPU of 64 like the published draw",
     ),
     "gandiva": Paper(
         title=gandiva_experiments.TITLE,
@@ -86,7 +89,7 @@ PAPERS: Mapping[str, Paper] = {
         source="Rates and pairs",
         needs=(gandiva_experiments.RATES,),
         with_data=f"measured by Gavel's authors on V100s ({gandiva_experiments.RATES})",
-        without="alone as Rota's built-in catalogue has them, pairs from guesses of how busy each model keeps a GPU",
+        without="alone from Rota's built-in catalogue, in pairs from guesses of how busy each model keeps a GPU",
     ),
     "ones": Paper(
         title=ones_experiments.TITLE,
@@ -104,14 +107,16 @@ PAPERS: Mapping[str, Paper] = {
 
 @dataclass(frozen=True, slots=True)
 class Reproduction:
-    """What came of it. It prints itself."""
+    """The claims of a paper as measured here. It prints itself."""
 
     claims: Sequence[Claim]
     html: str
     seconds: float
+    reused: int = 0
+    """Number of simulations that were finished before."""
 
     def to_dict(self, page: str) -> dict[str, Any]:
-        """The machine-readable form, with where the page went."""
+        """Return the claims for JSON. `page`: file of the HTML page."""
         return {"claims": [each.to_dict() for each in self.claims], "page": page, "seconds": self.seconds}
 
     def __str__(self) -> str:
@@ -121,20 +126,35 @@ class Reproduction:
             for each in self.claims
         ]
         table = plain_table(["CLAIM", "PAPER", "MEASURED", "HOLDS"], rows)
-        return f"{table}\n{finding(self.claims)} It took {duration(self.seconds)}."
+        before = f"\n{self.reused} of the simulations were there before." if self.reused else ""
+        return f"{table}\n{finding(self.claims)} It took {duration(self.seconds)}.{before}"
 
 
 def reproduce(
-    name: str, *, quick: bool = False, data: Path | str | None = None, workers: int | None = None, watch: Watch | None = None
+    name: str,
+    *,
+    quick: bool = False,
+    data: Path | str | None = None,
+    out: Path | str | None = None,
+    workers: int | None = None,
+    backend: Callable[[], RemoteBackend] | None = None,
+    watch: Watch | None = None,
 ) -> Reproduction:
-    """Measure a paper's claims again. `data` is the folder with the paper's own data; without it what it would tell is modelled
-    or made up, and the page says so."""
+    """Measure a paper's claims again.
+
+    `data` is the folder with the paper's own data. Without it, its inputs are modelled or generated, and the page states that.
+    `out` is the folder for finished simulations; called again with it, only those that are missing are run.
+    """
     paper = _named(name)
-    folder = _folder(name, paper, data)
+    folder = _data_folder(name, paper, data)
     started = time.perf_counter()
-    with TemporaryDirectory(prefix="rota-") as scratch:
-        request = ReproduceRequest(scratch=Path(scratch), quick=quick, data=folder)
-        results = run_cells(paper.cells(request), workers=workers, watch=watch)
+    with TemporaryDirectory(prefix="rota-") if out is None else nullcontext(out) as place:
+        store = CellStore(place)
+        with store.locked():
+            inputs = store.folder / "inputs"
+            inputs.mkdir(exist_ok=True)
+            cells = paper.cells(ReproduceRequest(inputs=inputs, quick=quick, data=folder))
+            results, reused = run_experiments(cells, store, workers=workers, backend=backend, watch=watch)
     claims, sections = paper.conclude(results)
     seconds = time.perf_counter() - started
     facts = {
@@ -151,9 +171,9 @@ def reproduce(
             f"To use it: --data FOLDER, with {' and '.join(paper.needs)}."
         )
     if quick:
-        notes.append("A quick run: a coarse grid that shows which way things go. Gains show fully only in the full one.")
+        notes.append("A quick run: its coarse grid shows the direction of the results, not their size.")
     html = paper_page(paper.title, claims=claims, sections=sections, facts=facts, notes=notes, rule=paper.rule)
-    return Reproduction(claims, html, seconds)
+    return Reproduction(claims, html, seconds, reused)
 
 
 def _named(name: str) -> Paper:
@@ -162,7 +182,7 @@ def _named(name: str) -> Paper:
     raise UnknownNameError("paper", name, PAPERS, hint=f"rota reproduce {next(iter(PAPERS))} --quick")
 
 
-def _folder(name: str, paper: Paper, data: Path | str | None) -> Path | None:
+def _data_folder(name: str, paper: Paper, data: Path | str | None) -> Path | None:
     if data is None:
         return None
     if not paper.needs:

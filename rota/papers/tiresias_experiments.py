@@ -1,9 +1,9 @@
 """The experiments of Tiresias (Gu et al., NSDI'19): queues by attained service, which need no knowledge of jobs, against first
-come first served on whole nodes and against those who know every run time.
+come first served on whole nodes and against policies that know every run time.
 
-The cluster is the paper's testbed, the jobs are drawn in the shape of its workload. There are three settings: the simulator that
-was published with it, in which neither placement nor preemption costs anything; one in which models that are mostly one tensor
-suffer from being spread; and one in which a resume costs half a minute besides.
+The cluster is the paper's testbed, and the jobs are generated in the shape of its workload. There are three settings: that of the
+published simulator, in which placement and preemption are free; one in which models that are mostly one tensor are slower if they
+are spread; and one in which, in addition, a resume costs half a minute.
 """
 
 from collections.abc import Mapping, Sequence
@@ -11,8 +11,7 @@ from dataclasses import dataclass, field
 from typing import Any
 
 from rota.compose.study import Study
-from rota.papers.paper_cells import PaperCell
-from rota.papers.request import ReproduceRequest
+from rota.papers.experiment import PaperCell, ReproduceRequest
 from rota.traces.tiresias_jobs import SKEWED
 
 TITLE = "Tiresias: least attained service, measured again"
@@ -30,11 +29,11 @@ RULE = (
 )
 
 PENALTY = 1 / 0.6
-"""How many times slower a skewed model that fits one node is across several. Wider ones span nodes anyway, and the others do not
-mind."""
+"""Slowdown across nodes of a skewed model that fits on one node, as a factor. Wider jobs span nodes anyway, and other models are
+not slower."""
 SPREAD = {"": 1.0, **dict.fromkeys(SKEWED, PENALTY)}
 RESUME = {"checkpoint_seconds": 10.0, "restore_seconds": 20.0}
-"""Half a minute for each time that a job is suspended and comes back."""
+"""Cost of suspending and resuming a job: half a minute."""
 
 SETTINGS: Mapping[str, Mapping[str, Any]] = {
     "free": {},
@@ -45,7 +44,7 @@ SETTINGS: Mapping[str, Mapping[str, Any]] = {
 
 @dataclass(frozen=True, slots=True)
 class Contender:
-    """A policy with a placement."""
+    """A policy with a placer."""
 
     policy: str
     placer: str
@@ -54,11 +53,11 @@ class Contender:
 
 LAS, GITTINS = "tiresias:thresholds=3200", "gittins:thresholds=3200"
 WAITS = {"wait_for_place": True}
-"""A job waits until its placement is as good as it can be."""
+"""Option that makes a job wait for the best possible placement."""
 
 YARN, FIFO, SRTF, SRSF, TIRESIAS_L, TIRESIAS_G = "YARN-CS", "FIFO", "SRTF", "SRSF", "Tiresias-L", "Tiresias-G"
 GANDIVA = "Gandiva"
-"""Turns alone, as the authors of Tiresias simulate it: nobody shares a GPU."""
+"""Only turns, as the authors of Tiresias simulate it: jobs do not share GPUs."""
 CONTENDERS: Mapping[str, Contender] = {
     YARN: Contender("fifo", "packed", WAITS),
     FIFO: Contender("fifo", "packed"),
@@ -77,7 +76,7 @@ EFFORT: Mapping[str, float] = {GITTINS: 2.0, "gandiva": 8.0}
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class TiresiasScale:
-    """How much is run."""
+    """The size of the experiments."""
 
     seeds: int
     jobs: int = JOBS
@@ -92,7 +91,7 @@ def cells(request: ReproduceRequest) -> list[PaperCell]:
 
 
 def grid(scale: TiresiasScale) -> list[PaperCell]:
-    """Every simulation of every setting."""
+    """Return every simulation of every setting."""
     return [
         _cell(setting, label, seed, scale.jobs)
         for setting in SETTINGS

@@ -1,11 +1,11 @@
-"""What the experiments of Tiresias come to: claims beside the paper's, and a section of the page for each setting."""
+"""Conclusions from the experiments of Tiresias: claims, and a section of the page for each setting."""
 
 from collections.abc import Mapping, Sequence
 from dataclasses import replace
 
 from rota.papers.bars import Bar, bars
 from rota.papers.claims import Claim, claim, mean
-from rota.papers.paper_cells import CellResult
+from rota.papers.experiment import CellResult
 from rota.papers.paper_page import Section
 from rota.papers.tiresias_experiments import FIFO, GANDIVA, PENALTY, SRSF, SRTF, TIRESIAS_G, TIRESIAS_L, YARN
 
@@ -17,7 +17,7 @@ RECALLED: Mapping[str, tuple[float, float, float]] = {
     TIRESIAS_G: (1005, 39, 7933),
     TIRESIAS_L: (963, 13, 7755),
 }
-"""Mean, median and 95th percentile of queueing in seconds on the testbed, as recalled: not verified against the paper's text."""
+"""Mean, median and 95th percentile of queueing on the testbed, in seconds. Recalled, not verified against the paper's text."""
 UNVERIFIED = "Not judged: the published figures are recalled, not verified against the paper's text."
 
 TABLE = {
@@ -29,7 +29,7 @@ TABLE = {
 }
 
 Figures = Mapping[str, Sequence[float]]
-"""By contender: one value for each seed that every contender has."""
+"""Contender -> one value for each seed that every contender has."""
 
 
 def conclude(results: Sequence[CellResult]) -> tuple[list[Claim], list[Section]]:
@@ -43,7 +43,7 @@ def conclude(results: Sequence[CellResult]) -> tuple[list[Claim], list[Section]]
 
 
 def by_seed(results: Sequence[CellResult], setting: str, figure: str = JCT) -> Figures:
-    """Seeds that some contender has no figure for are left out for all."""
+    """Return contender -> one figure by seed. Seeds without a figure for every contender are left out."""
     known: dict[str, dict[float, float]] = {}
     for result in results:
         if result.cell.experiment == setting:
@@ -56,7 +56,7 @@ def by_seed(results: Sequence[CellResult], setting: str, figure: str = JCT) -> F
 
 
 def times(found: Figures, more: str, less: str) -> list[float]:
-    """How many times more one has than another, seed by seed; nothing, if one of them was not run."""
+    """Return the ratio of two contenders for each seed; empty if one of them was not run."""
     if more not in found or less not in found:
         return []
     return [one / other for one, other in zip(found[more], found[less], strict=True) if other > 0]
@@ -97,7 +97,7 @@ def _picture(results: Sequence[CellResult], setting: str, subtitle: str) -> list
 def _section(results: Sequence[CellResult], setting: str, *, key: str, title: str, lead: str) -> Section:
     heads, rows = _rows(results, setting)
     drawn = _picture(results, setting, title)
-    subtitle = "Mean over seeds; the thin line is the least and the most of them"
+    subtitle = "Mean over seeds; the thin line shows the smallest and the largest"
     return Section(
         key=key,
         title=title,
@@ -113,7 +113,7 @@ def _testbed(results: Sequence[CellResult]) -> tuple[list[Claim], Section]:
     found = by_seed(results, "resumed")
     other = times(found, YARN, TIRESIAS_G)
     free = times(by_seed(results, "free"), YARN, TIRESIAS_L)
-    beside = f" {mean(free):.3g}x here where nothing costs." if free else ""
+    beside = f" {mean(free):.3g}x here if nothing costs anything." if free else ""
     beside += f" With the Gittins index {mean(other):.3g}x." if other else ""
     claims = [
         ratio(
@@ -129,10 +129,10 @@ def _testbed(results: Sequence[CellResult]) -> tuple[list[Claim], Section]:
         results,
         "resumed",
         key="testbed",
-        title="With what the testbed costs",
-        lead="Models that are mostly one tensor (VGG, AlexNet) run at 0.6 of their speed across nodes where they would fit "
-        "one, and each time that a job is suspended and comes back costs half a minute. YARN-CS is first come, first served, "
-        "and waits for whole nodes; FIFO counts GPUs only. SRTF and SRSF know every run time. Tiresias knows none.",
+        title="With the costs of the testbed",
+        lead="Models that are mostly one tensor (VGG, AlexNet) run at 0.6 of their speed across nodes if they would fit on one, "
+        "and suspending and resuming a job costs half a minute. YARN-CS is first come, first served, and waits for whole nodes; "
+        "FIFO counts only GPUs. SRTF and SRSF know every run time. Tiresias knows none.",
     )
 
 
@@ -140,7 +140,7 @@ def _authors(results: Sequence[CellResult]) -> tuple[list[Claim], Section]:
     found = by_seed(results, "free")
     of = by_seed(results, "resumed")
     costs = times(of, TIRESIAS_L, SRTF)
-    beside = f" With what the testbed costs {mean(costs):.3g}x." if costs else ""
+    beside = f" With the costs of the testbed {mean(costs):.3g}x." if costs else ""
     claims = [
         ratio(
             "Mean JCT, Tiresias against perfect knowledge (SRTF)",
@@ -165,8 +165,8 @@ def _authors(results: Sequence[CellResult]) -> tuple[list[Claim], Section]:
         "free",
         key="authors",
         title="As the authors simulate",
-        lead="Neither placement nor preemption costs anything, as in the simulator that was published with the paper. What "
-        f"it gave for 480 jobs of the same shape: {YARN} 7,391 s, {FIFO} 6,820 s, {SRTF} 1,078 s, {SRSF} 1,042 s, "
+        lead="Placement and preemption are free, as in the simulator published with the paper. Its mean JCTs for 480 jobs of the "
+        f"same shape were: {YARN} 7,391 s, {FIFO} 6,820 s, {SRTF} 1,078 s, {SRSF} 1,042 s, "
         f"{GANDIVA} 3,325 s, {TIRESIAS_L} 1,491 s and {TIRESIAS_G} 1,540 s, with two queues and 3,200 GPU-seconds between them.",
     )
 
@@ -179,7 +179,7 @@ def _queueing(results: Sequence[CellResult]) -> tuple[list[Claim], Section]:
         measured = ratio(
             f"{name} queueing, Tiresias against YARN-CS", round(paper, 2), found[QUEUEING[place]], YARN, TIRESIAS_L, UNVERIFIED
         )
-        claims.append(replace(measured, holds=None))  # nobody may fail what was perhaps never claimed
+        claims.append(replace(measured, holds=None))  # it may never have been claimed
     rows = []
     for label, published in RECALLED.items():
         mine = [found[figure].get(label) for figure in QUEUEING]
@@ -188,8 +188,8 @@ def _queueing(results: Sequence[CellResult]) -> tuple[list[Claim], Section]:
     return claims, Section(
         key="queueing",
         title="Queueing",
-        lead="Time that a job has no GPUs: its JCT less the time that it held them. Each seed has a mean, a median and a "
-        f"95th percentile of its own; here is the mean of these over seeds. {UNVERIFIED}",
+        lead="Time for which a job has no GPUs: its JCT minus the time with GPUs. The figures are means over seeds of the mean, "
+        f"the median and the 95th percentile of each seed. {UNVERIFIED}",
         heads=["contender", "mean, testbed", "median, testbed", "p95, testbed", "mean, here", "median, here", "p95, here"],
         rows=rows,
     )
@@ -197,24 +197,22 @@ def _queueing(results: Sequence[CellResult]) -> tuple[list[Claim], Section]:
 
 def _placement(results: Sequence[CellResult]) -> tuple[list[Claim], Section]:
     found = by_seed(results, "placed")
-    said = []
+    findings = []
     for base in (TIRESIAS_L, TIRESIAS_G):
         for how in ("packed", "spread", "random"):
             each = times(found, f"{base}, {how}", base)
             if each:
-                said.append(
-                    f"{base} with {how} placement: {mean(each):.2f} times the mean JCT that it has with placement by skew."
-                )
+                findings.append(f"{base} with {how} placement: {mean(each):.2f} times its mean JCT with placement by skew.")
     return [], replace(
         _section(
             results,
             "placed",
             key="placement",
-            title="What placement does",
-            lead=f"Only placement costs: VGG and AlexNet are {PENALTY:.2f} times slower across nodes where they would fit "
-            "one; wider jobs and other models do not mind. By skew, Tiresias keeps the former together, waits where that "
-            "cannot be had, and lets the others take what is left. Packed keeps everybody together where it can and waits "
-            "for nobody.",
+            title="Effect of placement",
+            lead=f"Only placement costs something: VGG and AlexNet are {PENALTY:.2f} times slower across nodes if they would fit "
+            "on one; wider jobs and other models are not slower. By skew, Tiresias keeps VGG and AlexNet together, waits if "
+            "that is not possible, and gives the other jobs what is left. Packed keeps all jobs together where it can and "
+            "does not wait.",
         ),
-        found=said,
+        found=findings,
     )

@@ -21,6 +21,7 @@ from typing import NamedTuple
 
 from rota.errors import ProfileError
 from rota.files.csv_table import CsvRow, FileTable, read_table
+from rota.files.inputs import input_is_folder, inputs_in
 from rota.files.text import read_text
 from rota.profiles.catalogue import ALIASES, Catalogue
 from rota.profiles.measured_rates import is_json, read_measured
@@ -48,11 +49,11 @@ class Measurement(NamedTuple):
 
 def read_measurements(path: Path) -> Iterator[Measurement]:
     """Everything that a file or a published folder says about rates above 0."""
-    if not path.is_dir():
+    if not input_is_folder(path):
         yield from _file(path)
         return
-    tables = sorted(path.glob("throughputs_*/*.csv")) + (sorted(path.glob("*.csv")) if _FOLDER.fullmatch(path.name) else [])
-    placements = sorted(path.glob("*/placements.csv"))
+    tables = inputs_in(path, "throughputs_*/*.csv") + (inputs_in(path, "*.csv") if _FOLDER.fullmatch(path.name) else [])
+    placements = inputs_in(path, "*/placements.csv")
     for table in tables:
         yield from _elasticflow(table)
     for table in placements:

@@ -17,6 +17,7 @@ import numpy as np
 from rota.beliefs.rates import Source
 from rota.beliefs.step_time import TINY, StepMeasurement, StepTime, fit
 from rota.errors import ProfileError
+from rota.files.inputs import input_exists, input_is_folder, inputs_in
 from rota.model.accelerators import ACCELERATORS
 from rota.model.units import Floats
 from rota.profiles.catalogue import Catalogue
@@ -133,8 +134,8 @@ class StepTimes:
 
 def read_step_times(folder: Path | str) -> StepTimes:
     """What a folder of Pollux or ElasticFlow says."""
-    if not Path(folder).is_dir():
-        problem = "is not a folder." if Path(folder).exists() else "there is no such folder."
+    if not input_is_folder(folder):
+        problem = "is not a folder." if input_exists(folder) else "there is no such folder."
         raise ProfileError(problem, where=str(folder), hint="a folder with throughputs_A100/*.csv or MODEL/placements.csv")
     found: dict[str, dict[tuple[int, bool], dict[float, tuple[int, float]]]] = {}
 
@@ -148,7 +149,7 @@ def read_step_times(folder: Path | str) -> StepTimes:
         if match is not None:
             local = int(match["batch"]) / (1 if match["of"] == "bs" else each.gpus)
             add(f"{match['name']} {each.accelerator}", each.gpus, each.nodes, local, 1 / each.rate)
-    for path in sorted(Path(folder).glob("*/scalability.csv")):
+    for path in inputs_in(folder, "*/scalability.csv"):
         for row in with_columns(path, "num_nodes", "num_replicas", "local_bsz", "step_time").rows():
             seconds = row.number("step_time")
             if seconds == 0:

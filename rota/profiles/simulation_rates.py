@@ -4,6 +4,7 @@ from dataclasses import replace
 from pathlib import Path
 
 from rota.beliefs.rates import Rates
+from rota.files.inputs import input_is_folder
 from rota.profiles.catalogue import Catalogue
 from rota.profiles.measured_rates import read_measured
 from rota.profiles.scaling import read_step_times
@@ -11,6 +12,6 @@ from rota.profiles.scaling import read_step_times
 
 def read_rates(path: Path | str) -> Rates:
     """What the file says, or the folder of Pollux or ElasticFlow; the built-in catalogue for profiles that are not in it."""
-    if Path(path).is_dir():
+    if input_is_folder(path):
         return Rates(model=read_step_times(path))
     return replace(read_measured(path), model=Catalogue())

@@ -30,6 +30,7 @@ import numpy as np
 from rota.beliefs.variability import SLOWEST, Variability
 from rota.errors import InputError, OptionError, ProfileError
 from rota.files.csv_table import CsvRow, FileTable, closest, read_table, shown
+from rota.files.inputs import input_is_file, input_is_folder
 from rota.files.text import read_text
 from rota.files.tree import TreeEntry, read_tree
 from rota.model.cluster import Cluster
@@ -154,7 +155,7 @@ def describe_variability(
 
 def variability_files(path: Path | str) -> list[Path]:
     """Every file that `read_variability` reads."""
-    place = Path(path) / CLASS_FILES if Path(path).is_dir() else Path(path)
+    place = Path(path) / CLASS_FILES if input_is_folder(path) else Path(path)
     if not is_json(read_text(place, ProfileError)):
         return [place]
     named = (_resolved(place.parent, entry) for entry in read_tree(place, ProfileError).mapping().values())
@@ -166,15 +167,15 @@ _Read = tuple[tuple[str, ...], Floats, Floats]
 
 def has_runs(path: Path | str) -> bool:
     """Whether there are runs of GPUs, from which scores are made; otherwise there are scores."""
-    if Path(path).is_dir() or is_json(read_text(path, ProfileError)):
+    if input_is_folder(path) or is_json(read_text(path, ProfileError)):
         return True
     return "perf" in read_table(path, ProfileError).columns
 
 
 def _read(path: Path | str, gpus: int | None, seed: int, sampled: bool) -> _Read:
     place = Path(path)
-    if place.is_dir():
-        if not (place / CLASS_FILES).is_file():
+    if input_is_folder(place):
+        if not input_is_file(place / CLASS_FILES):
             problem = f"this folder has no {CLASS_FILES}."
             raise ProfileError(problem, where=str(path), hint='write one: {"A": "resnet.csv"}, or name one CSV file')
         place = place / CLASS_FILES
@@ -217,7 +218,7 @@ def _resolved(folder: Path, entry: TreeEntry) -> Path:
     """A file as it is named, or under the last parts of that name: published folders get moved."""
     parts = PurePosixPath(entry.text()).parts
     for start in range(len(parts)):
-        if (folder.joinpath(*parts[start:])).is_file():
+        if input_is_file(folder.joinpath(*parts[start:])):
             return folder.joinpath(*parts[start:])
     raise entry.wrong("there is no such file beside it.", hint=f"give a path relative to {folder}")
 

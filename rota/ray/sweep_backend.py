@@ -1,7 +1,8 @@
-"""The cells of a sweep as tasks of a Ray cluster, as `RemoteCrew` wants them.
+"""Cells as tasks of a Ray cluster: the `RemoteBackend` of `rota sweep --ray` and `rota reproduce --ray`.
 
-Ray gives a task to any node that has a CPU free, new ones too, and runs it again when its node is lost: a cell depends on nothing
-but what it is sent. Arguments and results are text, and files are bytes that Ray keeps once.
+Ray starts a task on any node with a free CPU, also on a node that joined later, and starts it again if its node is lost. That is
+safe, because a cell depends on nothing but what is sent with it. Cells and answers are text. Input files are objects of Ray, one
+for each digest.
 """
 
 import contextlib
@@ -23,39 +24,39 @@ from rota.ray.port import answers, read_address
 from rota.ray.probe import node_name, probe, usable
 
 MORE = 2
-"""So many cells more than CPUs are with Ray, so that none waits for us. A cluster that grows by itself does it for them."""
+"""Number of cells submitted to Ray beyond its CPUs, so that no CPU waits. An autoscaler adds nodes for them."""
 RETRIES = 5
-"""So often Ray runs a cell again when its node or process is lost."""
+"""Number of times that Ray runs a cell again after its node or process is lost."""
 LOOK_SECONDS = 2.0
+"""Interval between two looks at the nodes of the cluster, in seconds."""
 SILENT_SECONDS = 10.0
-"""After so long without an answer from the head, it counts as away."""
+"""Time without an answer after which the head counts as away, in seconds."""
 NODE_LABEL = "ray.io/node-id"
 SETTINGS = {"RAY_gcs_rpc_server_reconnect_timeout_s": "3600"}
-"""Of Ray, for this process: it may wait so long for the head. The keepalive of `hosts.py` is not for sweeps: a node closes a
-connection on which it is asked every few seconds while a call says nothing for half a minute, and Ray then ends that cell."""
+"""Settings of Ray in this process: how long it waits for the head. A sweep does not use the keepalive of `channel.py`: if a call
+returns nothing for half a minute, a node closes a connection with frequent keepalives, and Ray then ends the cell."""
 
 
 @functools.cache
-def _there() -> NodeRunner:
-    """Of this process, which is a worker of Ray on a node and serves one sweep."""
+def _runner() -> NodeRunner:
+    """Return the runner of this process, which is a Ray worker on a node and serves one run."""
     return NodeRunner()
 
 
 def run_cell(text: str, digests: Sequence[str], kept: Sequence[Any]) -> str:
-    """One cell, on a node. `kept` has the contents of its files, by Ray's references."""
+    """Run one cell on a node. `kept` has a reference to the contents of each digest."""
     import ray
 
     where = dict(zip(digests, kept, strict=True))
-    answer = _there().run(text, lambda digest: bytes(ray.get(where[digest])))
+    answer = _runner().run(text, lambda digest: bytes(ray.get(where[digest])))
     return json.dumps({**answer, "node": ray.get_runtime_context().get_node_id()})
 
 
 class RayCells:
-    """`RemoteBackend` by Ray."""
+    """`RemoteBackend` on a Ray cluster."""
 
     def __init__(self, address: str, note: Callable[[str], None], *, insecure: bool = False) -> None:
-        """`note` gets what people should know: that the head is away, that a node is left out; `insecure`: a cluster that asks
-        for no token is used too."""
+        """`note` is called with messages for the user; `insecure` accepts a cluster that requires no token."""
         self._note = note
         address = checked_cluster(address, insecure=insecure, say=note)
         os.environ.pop("RAY_grpc_client_keepalive_time_ms", None)
@@ -82,7 +83,7 @@ class RayCells:
         self._thread = threading.Thread(target=self._watch, name="rota-ray", daemon=True)
         self._thread.start()
 
-    # What RemoteCrew asks for.
+    # RemoteBackend.
 
     def keep(self, digest: str, content: bytes) -> None:
         self._kept[digest] = self._ray.put(content)
@@ -94,13 +95,13 @@ class RayCells:
         self._sent[number] = text, digests
         self._start(number)
 
-    def hear(self, seconds: float) -> list[tuple[int, WorkerReply]]:
+    def receive(self, seconds: float) -> list[tuple[int, WorkerReply]]:
         self._say_away()
         found = []
         with contextlib.suppress(queue.Empty):
             came = self._answers.get(timeout=seconds)
             while True:
-                answer = self._heard(*came)
+                answer = self._answer(*came)
                 if answer is not None:
                     found.append((came[0], answer))
                 came = self._answers.get_nowait()
@@ -109,12 +110,12 @@ class RayCells:
     def close(self) -> None:
         self._stopping.set()
         for ref in self._running.values():
-            with contextlib.suppress(Exception):  # it is over, or its node is; with this process Ray ends what is left
+            with contextlib.suppress(Exception):  # the task or its node may be gone; Ray ends the rest with this process
                 self._ray.cancel(ref, force=True)
         self._thread.join(LOOK_SECONDS)
         self._ray.shutdown()
 
-    # What the progress line says.
+    # The progress line.
 
     @property
     def cpus(self) -> int:
@@ -142,15 +143,15 @@ class RayCells:
 
         ref.future().add_done_callback(came)
 
-    def _heard(self, number: int, text: str | None, problem: str) -> WorkerReply | None:
-        """The answer of a task; None: it goes to another node."""
+    def _answer(self, number: int, text: str | None, problem: str) -> WorkerReply | None:
+        """Return the answer of a task; None if the cell was sent to another node instead."""
         self._running.pop(number, None)
         if text is None:
             del self._sent[number]
             return {"error": f"Ray could not run it: {problem}.", "hint": "ray status, then the same command", "died": True}
         answer: WorkerReply = json.loads(text)
         node = answer.pop("node")
-        if "other" in answer:  # of a node that has joined since the sweep began
+        if "other" in answer:  # from a node that joined after the start
             if node not in self._left_out:
                 if node not in self._nodes:
                     self._look()
@@ -162,7 +163,7 @@ class RayCells:
         del self._sent[number]
         return answer
 
-    # Looking at the cluster, in a thread of its own: while its head is away, Ray's calls take seconds or longer.
+    # The cluster is watched by a thread, because calls of Ray take seconds or longer while its head is away.
 
     def _watch(self) -> None:
         while not self._stopping.wait(LOOK_SECONDS):
@@ -183,5 +184,5 @@ class RayCells:
 
 
 def _first_line(problem: BaseException | None) -> str:
-    said = str(problem).strip().splitlines() if problem is not None else []
-    return f"{type(problem).__name__}: {said[0].rstrip('.')}" if said else "it was cancelled"
+    lines = str(problem).strip().splitlines() if problem is not None else []
+    return f"{type(problem).__name__}: {lines[0].rstrip('.')}" if lines else "it was cancelled"

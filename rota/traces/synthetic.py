@@ -14,6 +14,7 @@ import numpy as np
 
 from rota.errors import TraceError
 from rota.files.csv_table import MOST_COUNT, closest, shown
+from rota.files.inputs import input_exists, input_is_folder
 from rota.model.job import Arrival, JobSpec
 from rota.traces import gandiva_jobs, gavel_jobs, ones_jobs, sia_jobs, tiresias_jobs
 from rota.traces.generator_settings import NumberSetting, Setting, check_settings, format_settings, read_settings
@@ -180,6 +181,6 @@ def reseeded(trace: Path | str, extra: int) -> Path | str:
 def _is_path(text: str) -> bool:
     """Something exists under this path; a folder that happens to be called like a built-in trace does not count."""
     try:
-        return Path(text).exists() and not (text in BUILT_IN and Path(text).is_dir())
+        return input_exists(text) and not (text in BUILT_IN and input_is_folder(text))
     except OSError:
         return False

@@ -1,8 +1,8 @@
-"""What runs inside the user's training script, in three depths.
+"""Code for the user's training script, at three levels.
 
-Nothing: a script that saves on SIGTERM and exits with 75 needs no line of Rota's.
-One line: `train.report(step, total)` tells the scheduler how far it is.
-Three lines: `train.session(save=..., load=...)` counts steps, saves, and leaves at a step boundary when Rota asks for the GPUs.
+No line: a script that saves on SIGTERM and exits with 75 needs nothing from Rota.
+One line: `train.report(step, total)` reports progress to the scheduler.
+Three lines: `train.session(save=..., load=...)` counts steps, saves, and exits between two steps when Rota asks for the GPUs.
 
     from rota import train
 
@@ -11,7 +11,8 @@ Three lines: `train.session(save=..., load=...)` counts steps, saves, and leaves
             loss = step(batch)
             job.log(loss=loss)
 
-`rota.train.torch` does the saving too. Outside Rota the same script is a plain loop. This imports the standard library only.
+`rota.train.torch` also saves and loads. Outside Rota the same script is a plain loop. This package imports only the standard
+library.
 """
 
 from rota.train.session import Session, YieldExit, session

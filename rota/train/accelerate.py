@@ -1,4 +1,4 @@
-"""For Hugging Face Accelerate: a session that saves and loads by `save_state` and `load_state` of the accelerator.
+"""Hugging Face Accelerate: a session that saves and loads with `save_state` and `load_state` of the accelerator.
 
     from rota.train.accelerate import session
 
@@ -8,7 +8,7 @@
             for batch in job.steps(loader):
                 ...
 
-What the accelerator knows of is saved: what went through `prepare` or `register_for_checkpointing`, and random states.
+It saves the random states and everything that was passed to `prepare` or `register_for_checkpointing`.
 """
 
 import os
@@ -21,7 +21,7 @@ from rota.train.session import SAVE_EVERY_SECONDS
 
 
 class AccelerateSession(ExactSession):
-    """See `session`."""
+    """A session of an accelerator. Create it with `session`."""
 
     def __init__(
         self,
@@ -36,7 +36,8 @@ class AccelerateSession(ExactSession):
         super().__init__(self._save_state, self._load_state, steps=steps, folder=folder, every_seconds=every_seconds, keep=keep)
 
     def _save_state(self, part: Path) -> None:
-        """All ranks write the accelerator's state into one folder and read it from there. It is sealed when all have written."""
+        """Save the random states of this rank, and the accelerator's state into the folder of rank 0. Wait for all ranks, because
+        the checkpoint is completed next."""
         self.save_random(part)
         self._accelerator.save_state(str(part.parent / "rank-0" / "state"), safe_serialization=True)
         self._accelerator.wait_for_everyone()
@@ -54,5 +55,5 @@ def session(
     every_seconds: float | None = SAVE_EVERY_SECONDS,
     keep: int = KEEP_CHECKPOINTS,
 ) -> AccelerateSession:
-    """A session for a `with` statement; its options are those of `rota.train.session`."""
+    """Return a session for a `with` statement. Its options are those of `rota.train.session`."""
     return AccelerateSession(accelerator, steps=steps, folder=folder, every_seconds=every_seconds, keep=keep)

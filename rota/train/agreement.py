@@ -1,29 +1,29 @@
-"""What all ranks of a job do at the same step: go on, save, or save and leave.
+"""All ranks of a job do the same after the same step: continue, save, or save and exit.
 
-Ranks hear of a suspension at different moments, and may be several steps apart: on GPUs a process runs ahead of what it has asked
-for. So the first rank announces *limits* in a note that all can read (`board`), and this is the only rule:
+Ranks receive a suspension at different moments and may be several steps apart, because a process runs ahead of its GPU. So rank 0
+announces *limits* in a note that all ranks can read (the board). There is one rule:
 
     A rank begins step n + 1 only if it has read a limit above n.
 
-The first rank raises the limit before it comes to it, as long as the job should run. To stop, it raises it no more and marks it
-as the end. To save, it names the limit that stands as the step to save at, and raises the limit afterwards.
+While the job should run, rank 0 raises the limit before it reaches it. To stop, it leaves the limit where it is and marks it as
+the end. To save, it names the current limit as the step to save at, and then raises the limit.
 
-Why that is right, whatever the timing:
+Why this is correct for any timing:
 
-- The note is replaced as a whole and limits only rise, so whatever a rank has read is at most what was announced last. No rank is
+- The note is replaced as a whole and limits only rise, so a rank has read at most the limit that was announced last. No rank is
   ever beyond that.
 - When the end L is marked, no limit above L was ever announced. Each rank does its steps up to L, finds no limit above it, reads
-  again, and finds the mark. So each leaves after step L, and no other.
-- A step to save at, S, is the limit that stands when it is named. A rank that has not read of S has read no limit above S, so it
-  reads again at S or before, and finds it. S is not replaced by a later one meanwhile: the first rank names the next one after
-  its own save at S, which ends when all ranks have saved.
-- Nobody waits forever. A rank waits at limit L until the first has done so many of its own steps that it raises the limit, which
-  are fewer than L. For those it needs of the others, in collectives of theirs, only steps up to L, and these are done.
+  again, and finds the mark. So each rank exits after step L.
+- A step to save at, S, is the current limit when it is named. A rank that has not read about S has read no limit above S, so it
+  reads again at S or before, and finds it. S is not replaced by a later step before that: rank 0 names the next one after its own
+  save at S, which ends when all ranks have saved.
+- No rank waits forever. A rank waits at limit L until rank 0 has done enough steps to raise the limit, which are fewer than L. In
+  its collectives rank 0 needs the others only up to L, and they have done those steps.
 
-No collective of ours is needed, so gloo, NCCL and anything else work untouched. It costs a comparison per step, and a small note
+We use no collective, so gloo, NCCL and all other backends work unchanged. The cost is a comparison per step, and a small note
 about once a second.
 
-A board may fail for a while. What can't be announced or read is tried again, and at the limit all wait for that.
+A board may fail for some seconds. Announcements and reads are retried, and ranks wait for them at the limit.
 """
 
 import json
@@ -35,18 +35,18 @@ from rota.train.rank_store import RankStore, pauses
 
 ANNOUNCEMENT = "announcement.json"
 LEAST_AHEAD, MOST_AHEAD = 2, 1000
-"""In steps."""
+"""How far ahead limits reach, in steps."""
 FULL_DISK_SECONDS = 0.05
 TROUBLE_SECONDS = 120.0
-"""For so long a rank goes on trying to read."""
+"""How long a rank retries to read, in seconds."""
 
 
 class Action(NamedTuple):
-    """What to do between two steps."""
+    """What a rank does between two steps."""
 
     save: bool = False
     leave: bool = False
-    """Save and leave."""
+    """Whether to exit after the save."""
 
 
 GO_ON = Action()
@@ -55,27 +55,27 @@ LEAVE = Action(save=True, leave=True)
 
 
 class Announcement(NamedTuple):
-    """What the first rank says to all."""
+    """The note of rank 0 to all ranks."""
 
     limit: int
-    """No rank goes beyond this step."""
+    """Last step that ranks may do."""
     save_at: int = -1
     leave: bool = False
-    """At the limit, save and leave."""
+    """Whether to save and exit at the limit."""
     start: str = ""
-    """The name of the checkpoint that all ranks go on from; empty: from the beginning."""
+    """Name of the checkpoint that all ranks load; empty if they start from the beginning."""
     written: int = 0
-    """The number of the last checkpoint that was begun: all ranks count on from here."""
+    """Number of the last checkpoint that was begun. All ranks count from here."""
 
 
 class Alone:
-    """A job of one process: it agrees with itself."""
+    """Agreement of a job with one process."""
 
     next_step: float = math.inf
-    """Ask again at this step at the latest."""
+    """Step at which `at` must be called next; inf if only on a request."""
 
     def begin(self, first: Announcement) -> Announcement:
-        """What all begin with. `limit` is the step that they go on from."""
+        """Return what all ranks start with. `limit` is the step that they continue from."""
         return first
 
     def at(self, step: int, *, asked: bool, save: bool) -> Action:
@@ -83,14 +83,14 @@ class Alone:
 
 
 class FirstRank:
-    """The rank that announces. A limit reaches `ahead_seconds` of the board ahead: for so long ranks go on when asked to stop."""
+    """Rank 0, which announces limits. Limits reach `ahead_seconds` of the board ahead, which delays a stop by that much."""
 
     def __init__(self, board: RankStore) -> None:
         self._board = board
         self._said = Announcement(-1)
         self._ahead = LEAST_AHEAD
         self._measured = (0, 0.0)
-        """Step and time when the pace was last looked at."""
+        """Step and time of the last measurement of the pace."""
         self.next_step: float = 0
 
     def begin(self, first: Announcement) -> Announcement:
@@ -99,7 +99,7 @@ class FirstRank:
         return first
 
     def at(self, step: int, *, asked: bool, save: bool) -> Action:
-        """After this step."""
+        """Return what to do after this step."""
         if asked:
             self._announce(self._said._replace(leave=True), step)
         elif save and self._said.save_at < step:
@@ -116,7 +116,7 @@ class FirstRank:
         return SAVE if step == said.save_at else GO_ON
 
     def _raise_at(self) -> int:
-        """The step at which the limit is raised, or at which to leave."""
+        """Return the step at which to raise the limit, or to exit."""
         said = self._said
         return said.limit if said.leave else said.limit - max(self._ahead // 2, 1)
 
@@ -128,7 +128,7 @@ class FirstRank:
             self._measured = (step, now_s)
 
     def _announce(self, said: Announcement, step: int) -> None:
-        """A disk that can't take it, because it is full, is tried again with the next step; at the limit, until it can."""
+        """Write a note. If the disk is full, retry at the next step; at the limit, retry until it is written."""
         while said != self._said:
             try:
                 self._board.put(ANNOUNCEMENT, json.dumps(said._asdict()).encode())
@@ -140,17 +140,17 @@ class FirstRank:
 
 
 class OtherRank:
-    """A rank that goes by what the first one announces. It is not asked itself: the first one decides for all."""
+    """Any other rank. It follows the announcements of rank 0 and ignores requests, because rank 0 decides for all."""
 
     def __init__(self, board: RankStore) -> None:
         self._board = board
         self._read = Announcement(-1)
         self._trouble_s: float | None = None
-        """Since when it can't be read."""
+        """Time since which reads fail; None if they do not."""
         self.next_step: float = 0
 
     def begin(self, first: Announcement) -> Announcement:
-        """Waits for the first rank, and goes on from the same checkpoint."""
+        """Wait for rank 0, and start from the same checkpoint."""
         for pause in pauses(self._board):
             if (found := self._look()) is not None:
                 self._read = found
@@ -174,7 +174,7 @@ class OtherRank:
         return SAVE if step == save_at else GO_ON
 
     def _look(self) -> Announcement | None:
-        """None: there is nothing to read just now."""
+        """Return the announcement; None if there is none or it cannot be read now."""
         try:
             data = self._board.get(ANNOUNCEMENT)
         except OSError:
@@ -185,5 +185,5 @@ class OtherRank:
         self._trouble_s = None
         try:
             return Announcement(**json.loads(data)) if data is not None else None
-        except ValueError:  # a store that does not replace as a whole, read while it is written
+        except ValueError:  # read while a store without atomic replacement wrote it
             return None

@@ -1,8 +1,8 @@
-"""Random numbers of PyTorch scripts, and a session that draws the same ones again.
+"""Random states of PyTorch scripts, and a session that restores them.
 
-A data loader may shuffle by the generator of the process, and seeds its workers from it. So the random state is kept twice: as it
-was when the pass over the data began, and as it is. To go on in the middle of a pass, a session sets the first, draws the batches
-up to there, and sets the second.
+A data loader may shuffle with the generator of the process, and seeds its workers from it. So two random states are saved: that
+of the beginning of the pass over the data, and the current one. To continue in the middle of a pass, a session sets the first,
+draws the batches up to its position, and sets the second.
 """
 
 import random
@@ -19,7 +19,7 @@ RANDOM = "random.pt"
 
 
 class ExactSession(Session):
-    """A session that keeps random states. A subclass saves and loads the rest."""
+    """A session that saves random states. A subclass saves and loads the rest."""
 
     _pass_began: dict[str, Any] | None = None
     _now: dict[str, Any] | None = None
@@ -46,7 +46,7 @@ class ExactSession(Session):
 
 
 def random_state() -> dict[str, Any]:
-    """The states of all random generators that a script may draw from without naming one."""
+    """Return the states of all global random generators that a script may use."""
     state: dict[str, Any] = {"python": random.getstate(), "torch": torch.get_rng_state()}
     if torch.cuda.is_available() and torch.cuda.is_initialized():
         state["cuda"] = torch.cuda.get_rng_state_all()
@@ -70,5 +70,5 @@ def set_random_state(state: Mapping[str, Any]) -> None:
 
 
 def read_tensors(path: Path) -> Any:
-    """Tensors and plain values. Loading runs no code."""
+    """Read tensors and plain values without running code from the file."""
     return torch.load(path, map_location="cpu", weights_only=True)

@@ -1,13 +1,13 @@
-"""For the Trainer of Hugging Face Transformers: a callback, and the checkpoint to go on from.
+"""The Trainer of Hugging Face Transformers: a callback, and the checkpoint to resume from.
 
     from rota.train.huggingface import RotaCallback, last_checkpoint
 
     trainer = Trainer(model=model, args=args, train_dataset=data, callbacks=[RotaCallback()])
     trainer.train(resume_from_checkpoint=last_checkpoint(args.output_dir))
 
-The Trainer saves and loads by its own means, into `output_dir`. The callback counts steps and tells Rota of them and of the loss.
-When Rota wants the GPUs, it has all ranks save after the same step, and leaves with exit code 75. It seals every checkpoint that
-the Trainer writes, so one that was cut off is told from a whole one.
+The Trainer saves to and loads from `output_dir` itself. The callback reports steps and loss to Rota. When Rota wants the GPUs,
+all ranks save after the same step, and the script exits with code 75. The callback adds a manifest to every checkpoint that the
+Trainer writes, so that an incomplete one is recognised.
 """
 
 import os
@@ -26,15 +26,15 @@ except ModuleNotFoundError as error:
     ) from error
 
 from rota.errors import CheckpointError
-from rota.train.checkpoint import add_manifest, verified
+from rota.train.folder_checkpoints import add_manifest, verified
 from rota.train.session import SAVE_EVERY_SECONDS, CheckpointWarning, Session, YieldExit
 
 _CHECKPOINT = re.compile(r"checkpoint-(\d+)")
 
 
 class RotaCallback(TrainerCallback):  # type: ignore[misc]  # its class is not known to the type checker
-    """Goes among the callbacks of a Trainer. `every_seconds`: under Rota, how often to save beside what the Trainer saves anyway;
-    None: never."""
+    """A callback of a Trainer. `every_seconds`: interval between saves under Rota, besides those of the Trainer itself; None for
+    no other saves."""
 
     def __init__(self, every_seconds: float | None = SAVE_EVERY_SECONDS) -> None:
         self._every_seconds = every_seconds
@@ -46,7 +46,7 @@ class RotaCallback(TrainerCallback):  # type: ignore[misc]  # its class is not k
         job = Session(steps=total, every_seconds=self._every_seconds, framework_saves=True, first_step=state.global_step)
         self._job = job.__enter__()
 
-    # Processes that load data are started between these two.
+    # Processes that load data are started between these two events.
 
     def on_epoch_begin(self, args: Any, state: Any, control: Any, **kwargs: Any) -> None:
         if self._job is not None:
@@ -70,7 +70,7 @@ class RotaCallback(TrainerCallback):  # type: ignore[misc]  # its class is not k
             self._job.log(loss=logs["loss"])
 
     def on_save(self, args: Any, state: Any, control: Any, **kwargs: Any) -> None:
-        """After all ranks have written their parts."""
+        """Add a manifest when all ranks have written their parts."""
         args.distributed_state.wait_for_everyone()
         if self._job is None:
             return
@@ -91,7 +91,7 @@ class RotaCallback(TrainerCallback):  # type: ignore[misc]  # its class is not k
 
 
 def last_checkpoint(output_dir: str | os.PathLike[str]) -> str | None:
-    """The newest checkpoint of a Trainer that is whole; None: there is none, so it begins at the beginning."""
+    """Return the newest undamaged checkpoint of a Trainer; None if there is none."""
     found = {int(match[1]): path for path in Path(output_dir).glob("checkpoint-*") if (match := _CHECKPOINT.fullmatch(path.name))}
     for _, path in sorted(found.items(), reverse=True):
         try:

@@ -1,9 +1,9 @@
-"""A store of objects below a URL, such as a bucket of S3: whole values by key.
+"""A store of objects below a URL, such as an S3 bucket: values by key, each replaced as a whole.
 
-This is all that Rota asks of a store. There is no renaming, no locking and no appending, because stores have none. The stores
-themselves are reached through fsspec, which is imported here alone, and only if a URL is given.
+Rota asks no more of a store. There is no rename, lock or append, because stores have none. Stores are accessed through fsspec,
+which is imported only here, and only if a URL is given.
 
-Whatever goes wrong in a store is raised as OSError, and FileNotFoundError means that the object is not there.
+Every problem of a store is raised as OSError. FileNotFoundError means that the object does not exist.
 """
 
 import contextlib
@@ -27,17 +27,17 @@ PACKAGES = {
     "sftp": "paramiko",
     "ssh": "paramiko",
 }
-"""What fsspec needs for a protocol. Others it names itself."""
+"""Package that fsspec needs for a protocol. For other protocols, the error of fsspec names it."""
 
 
 class ObjectStore:
-    """Objects below one URL. Keys have slashes in them, as paths do."""
+    """Objects below one URL. Keys contain slashes, like paths."""
 
     def __init__(self, url: str, files: Any, base: str) -> None:
         self.url, self._files, self._base = url, files, base.rstrip("/")
 
     def put(self, key: str, data: bytes) -> None:
-        """A reader finds the object as it was before, or this one. Stores replace objects as a whole."""
+        """Write an object. A reader sees the old object or this one, because stores replace objects as a whole."""
         with _as_os_errors():
             self._files.pipe_file(self._path(key), data)
 
@@ -46,7 +46,7 @@ class ObjectStore:
             return bytes(self._files.cat_file(self._path(key)))
 
     def upload(self, path: Path, key: str) -> None:
-        """Put a file. It is looked at afterwards: what arrived has its size."""
+        """Write an object from a file, and check its size afterwards."""
         with _as_os_errors():
             self._put_file(path, key)
             size, arrived = path.stat().st_size, self._files.info(self._path(key))["size"]
@@ -61,9 +61,9 @@ class ObjectStore:
             self._files.get_file(self._path(key), str(path))
 
     def names(self) -> list[str]:
-        """The first parts of all keys. An unreachable store raises: it never looks like an empty one."""
+        """Return the first parts of all keys. An unreachable store raises, so it never looks like an empty one."""
         with _as_os_errors():
-            self._files.invalidate_cache()  # others write here too
+            self._files.invalidate_cache()  # other processes write here too
             try:
                 found = self._files.ls(self._base, detail=False)
             except FileNotFoundError:
@@ -71,7 +71,7 @@ class ObjectStore:
         return sorted({str(path).rstrip("/").rpartition("/")[2] for path in found})
 
     def delete(self, name: str) -> None:
-        """An object, or all objects below this name. It may be gone already."""
+        """Delete an object, or all objects below this name, if there are any."""
         with contextlib.suppress(FileNotFoundError), _as_os_errors():
             self._files.invalidate_cache()
             self._files.rm(self._path(name), recursive=True)
@@ -81,7 +81,8 @@ class ObjectStore:
 
 
 class FolderObjects(ObjectStore):
-    """Objects of a `file://` URL. Files are not replaced as a whole by themselves, and not on disk when they are closed."""
+    """Objects of a `file://` URL. Unlike a store, a file system does not replace files atomically or flush them to disk by
+    itself."""
 
     def put(self, key: str, data: bytes) -> None:
         path = Path(self._path(key))
@@ -90,7 +91,7 @@ class FolderObjects(ObjectStore):
 
     def delete(self, name: str) -> None:
         super().delete(name)
-        super().delete(f"{name}.new")  # of a process that was killed while it wrote
+        super().delete(f"{name}.new")  # left by a process that was killed while it wrote
 
     def _put_file(self, path: Path, key: str) -> None:
         new = Path(self._path(key))
@@ -103,7 +104,7 @@ class FolderObjects(ObjectStore):
 
 
 def open_object_store(url: str) -> ObjectStore:
-    """The store that a URL names."""
+    """Return the store of a URL."""
     protocol = url.partition(URL_MARK)[0].rpartition("::")[2]
     install = f"pip install {' '.join(filter(None, ('fsspec', PACKAGES.get(protocol))))}"
     try:
@@ -124,7 +125,7 @@ def open_object_store(url: str) -> ObjectStore:
 
 @contextlib.contextmanager
 def _as_os_errors() -> Iterator[None]:
-    """Each library of a store has exceptions of its own."""
+    """Turn the exceptions of a store's library into OSError."""
     try:
         yield
     except OSError:

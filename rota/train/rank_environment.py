@@ -1,4 +1,4 @@
-"""What a job's environment says of where it runs."""
+"""The rank, attempt and folders of a job, read from its environment."""
 
 import os
 from collections.abc import Mapping
@@ -10,19 +10,19 @@ from rota.errors import OptionError
 
 
 class JobEnvironment(NamedTuple):
-    """Where a script runs. Outside Rota the folders are None."""
+    """The environment of a training script. The folders are None outside Rota."""
 
     run_folder: Path | None = None
     checkpoint_folder: Path | str | None = None
-    """For this job alone: a folder, or the URL of a place in a store."""
+    """Checkpoints of this job only: a folder, or a URL in a store."""
     attempt: int = 1
     rank: int = 0
     world_size: int = 1
     nodes: int = 1
     batch_size: int = 0
-    """Examples per step that Rota grants; 0: the script decides."""
+    """Examples per step that Rota grants; 0 if the script decides."""
     knows_rank: bool = True
-    """Its launcher has said which rank this is."""
+    """Whether the launcher has set RANK."""
 
     @property
     def under_rota(self) -> bool:
@@ -30,7 +30,7 @@ class JobEnvironment(NamedTuple):
 
 
 def read_rank_environment(variables: Mapping[str, str] | None = None) -> JobEnvironment:
-    """Read from these variables, by default from those of the process."""
+    """Read the environment from these variables, by default those of the process."""
     found = os.environ if variables is None else variables
     run, saved = found.get(RUN_FOLDER, ""), found.get("ROTA_CHECKPOINT_DIR", "")
     job = found.get("ROTA_JOB_KEY") or found.get("ROTA_JOB_ID", "")
@@ -52,10 +52,10 @@ def read_rank_environment(variables: Mapping[str, str] | None = None) -> JobEnvi
 
 
 def check_rank(where: JobEnvironment) -> None:
-    """Parts on several nodes that all take themselves for the first rank would write over each other's checkpoints."""
+    """Raise if processes on several nodes would all be rank 0 and overwrite each other's checkpoints."""
     if where.nodes > 1 and (not where.knows_rank or where.world_size < where.nodes):
         raise OptionError(
-            f"does not tell the processes on {where.nodes} nodes apart: they would write over each other's checkpoints.",
+            f"is not set for each process on {where.nodes} nodes: they would overwrite each other's checkpoints.",
             field="RANK",
             value=where.rank if where.knows_rank else None,
             hint="start them with torchrun --nnodes $NNODES --node-rank $NODE_RANK, or set RANK and WORLD_SIZE over all nodes",
@@ -63,7 +63,7 @@ def check_rank(where: JobEnvironment) -> None:
 
 
 def place_for(saved: str | os.PathLike[str], name: str = "") -> Path | str:
-    """A folder, or a URL as it is given; or what has this name in it."""
+    """Return a folder as a path or a URL as it is; with `name`, the entry of this name in it."""
     text = os.fspath(saved)
     if URL_MARK not in text:
         return Path(text) / name

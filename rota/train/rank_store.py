@@ -1,7 +1,7 @@
-"""Where the ranks of a job leave notes for each other: small values by name, each put as a whole.
+"""The board on which the ranks of a job leave notes for each other: small values by name, each replaced as a whole.
 
-On one machine it is a folder of Rota's own. On several it is where the checkpoints are, which all ranks can reach: a folder, or
-objects of a store.
+On one machine it is a folder of Rota's own. On several machines it is next to the checkpoints, which all ranks can reach: a
+folder, or objects in a store.
 """
 
 import os
@@ -10,7 +10,7 @@ import time
 from collections import deque
 from collections.abc import Iterator
 from pathlib import Path
-from typing import Protocol
+from typing import NamedTuple, Protocol
 
 from rota.agent.disk import write_atomic
 from rota.errors import OptionError
@@ -20,30 +20,34 @@ from rota.train.rank_environment import JobEnvironment
 AHEAD_SECONDS = 1.0
 MOST_AHEAD_SECONDS = 10.0
 PUTS_AHEAD = 100
-"""Over a store, limits reach so many times further ahead than it takes to put one: putting them takes 2% of the time."""
+"""With a store, how far ahead limits reach, in multiples of the time to put one. Putting two per interval takes 2% of the
+time."""
+
+NOTE_SECONDS = 30.0
+"""How long a rank retries to leave a note about a save, in seconds."""
 
 
 class RankStore(Protocol):
-    """Notes that all ranks can read. What goes wrong is raised as OSError."""
+    """Notes that all ranks can read. Problems are raised as OSError."""
 
     look_seconds: tuple[float, float]
-    """How long to wait between two looks, at first and at most."""
+    """Shortest and longest pause between two reads, in seconds."""
 
     @property
     def ahead_seconds(self) -> float:
-        """How far ahead the first rank announces limits (`agreement`)."""
+        """How far ahead rank 0 announces limits, in seconds (`agreement.py`)."""
 
     def put(self, name: str, data: bytes) -> None: ...
 
     def get(self, name: str) -> bytes | None:
-        """None: it is not there."""
+        """Return a note; None if there is none."""
 
     def delete(self, name: str) -> None:
-        """A note, or all notes below this name."""
+        """Delete a note, or all notes below this name."""
 
 
 class FolderRankStore:
-    """Files in a folder."""
+    """Notes as files in a folder."""
 
     look_seconds = (0.002, 0.002)
     ahead_seconds = AHEAD_SECONDS
@@ -72,7 +76,8 @@ class FolderRankStore:
 
 
 class ObjectBoard:
-    """Objects below one name. Stores answer in tens of milliseconds and bill every look, so ranks look less often."""
+    """Notes as objects below one name. Stores answer in tens of milliseconds and charge for every read, so ranks read less
+    often."""
 
     look_seconds = (0.02, 0.5)
 
@@ -82,7 +87,7 @@ class ObjectBoard:
 
     @property
     def ahead_seconds(self) -> float:
-        """By the fastest of the last puts, so that one that was held up does not count."""
+        """Return a multiple of the fastest of the last puts, so that a delayed one does not count."""
         return min(max(AHEAD_SECONDS, PUTS_AHEAD * min(self._put_seconds, default=0.0)), MOST_AHEAD_SECONDS)
 
     def put(self, name: str, data: bytes) -> None:
@@ -100,8 +105,23 @@ class ObjectBoard:
         self._objects.delete(f"{self._name}/{name}")
 
 
+class SaveNotes(NamedTuple):
+    """Notes of the ranks about one save."""
+
+    board: RankStore
+    pattern: str
+    """Name of a note on the board; `{}` stands for its own name."""
+
+    def put(self, name: str, data: bytes) -> None:
+        put_surely(self.board, self.pattern.format(name), data, NOTE_SECONDS)
+
+    def get(self, name: str) -> bytes | None:
+        return self.board.get(self.pattern.format(name))
+
+
 def shared_board(where: JobEnvironment) -> RankStore:
-    """The one of the ranks of this attempt. torchrun may start them anew within it."""
+    """Return the board of this attempt's ranks. torchrun may restart the ranks within an attempt, and each restart has its
+    own."""
     name = f"ranks.i{where.attempt}.{os.environ.get('TORCHELASTIC_RESTART_COUNT', '0')}"
     place = where.run_folder if where.nodes == 1 else where.checkpoint_folder
     if place is None:
@@ -110,7 +130,7 @@ def shared_board(where: JobEnvironment) -> RankStore:
 
 
 def pauses(board: RankStore) -> Iterator[float]:
-    """How long to sleep between looks, longer each time."""
+    """Yield how long to sleep between two reads, longer each time, in seconds."""
     pause, most = board.look_seconds
     while True:
         yield pause
@@ -118,7 +138,7 @@ def pauses(board: RankStore) -> Iterator[float]:
 
 
 def put_surely(board: RankStore, name: str, data: bytes, seconds: float) -> None:
-    """Tried again for so long: others wait for it."""
+    """Put a note that other ranks wait for. Retry for this long, in seconds."""
     deadline = time.monotonic() + seconds
     for pause in pauses(board):
         try:

@@ -1,12 +1,12 @@
-"""The order of the data as a function of seed and epoch, so that a run can begin anywhere in it.
+"""The order of the data as a function of seed and epoch, so that a run can start at any position.
 
-The examples of an epoch are in one order for all ranks. A step takes the next `batch_size` of them, and each rank its part. So
-the position is a single number, examples taken in this epoch, and it means the same for another batch size and another number of
-ranks: every example is taken once in each epoch, whatever changes on the way.
+The examples of an epoch have one order for all ranks. A step takes the next `batch_size` examples, which are divided among the
+ranks. So the position is one number, the examples taken in this epoch, and it has the same meaning for another batch size or
+another number of ranks: every example is used once in each epoch.
 
-Random numbers drawn while an example is loaded come, with worker processes, from a generator that is seeded for each batch by its
-place: workers that begin in the middle of an epoch draw what they would have drawn. Without workers they come from the generators
-of the process, which a session saves.
+Loading an example may draw random numbers. In worker processes they come from a generator that is seeded with the position of the
+batch, so workers that start in the middle of an epoch draw the same numbers. Without workers they come from the generators of the
+process, which a session saves.
 """
 
 import random
@@ -23,7 +23,7 @@ OURS = ("batch_size", "sampler", "batch_sampler", "generator", "shuffle", "drop_
 
 
 class ResumableLoader:
-    """Batches of one rank, pass after pass. `resume_at` says where the next pass begins."""
+    """Batches of one rank, pass after pass. `resume_at` sets where the next pass begins."""
 
     def __init__(
         self,
@@ -39,7 +39,7 @@ class ResumableLoader:
     ) -> None:
         for name in OURS:
             if name in options:
-                raise OptionError("is set by the session.", field=name, hint="shuffle, drop_last and seed decide on the order")
+                raise OptionError("is set by the session.", field=name, hint="shuffle, drop_last and seed set the order")
         if not hasattr(dataset, "__len__") or not hasattr(dataset, "__getitem__"):
             raise OptionError(
                 "has no length or no items, so there is no position in it.",
@@ -53,30 +53,30 @@ class ResumableLoader:
         self.seed, self.rank, self.world_size = seed, rank, world_size
         self.epoch = 0
         self.taken = 0
-        """Examples of this epoch that were handed out, over all ranks."""
+        """Number of examples of this epoch that were used, over all ranks."""
         self._length = len(dataset)
         self._generator = torch.Generator()
-        """For what the loader itself draws: the seed of its workers. The generators of the script stay as they are."""
+        """Generator of the seeds of the loader's workers. The loader does not use the generators of the script."""
         self._loader: Any = DataLoader(_Seeded(dataset), batch_sampler=_Order(self), generator=self._generator, **options)
 
     def __len__(self) -> int:
-        """Steps of a whole epoch."""
+        """Return the number of steps of a whole epoch."""
         return sum(1 for _ in _bounds(0, self._length, self.batch_size, self.world_size, self.drop_last))
 
     def steps_left(self, epoch: int, offset: int) -> int:
-        """Steps that are left of the pass that the session is in."""
+        """Return the number of steps left of the current pass."""
         taken = self.taken if epoch == self.epoch and offset else 0
         return sum(1 for _ in _bounds(taken, self._length, self.batch_size, self.world_size, self.drop_last))
 
     def resume_at(self, epoch: int, offset: int) -> None:
-        """The session begins a pass. In the epoch that was loaded the position is known in examples, which `offset` is not."""
+        """Start a pass. In the epoch of a loaded checkpoint the position is known in examples, so `offset` is not used there."""
         if epoch != self.epoch or offset == 0:
             self.epoch, self.taken = epoch, 0
 
     def __iter__(self) -> Iterator[Any]:
         self._generator.manual_seed(_mixed(self.seed, self.epoch, self.taken))
         batches = iter(self._loader)
-        # The sizes are those of the steps, known without what the workers fetched in advance.
+        # Positions follow from the step sizes, because workers fetch in advance.
         bounds = list(_bounds(self.taken, self._length, self.batch_size, self.world_size, self.drop_last))
         return self._hand_out(batches, bounds)
 
@@ -86,7 +86,7 @@ class ResumableLoader:
             yield batch
 
     def order(self) -> list[int]:
-        """The examples of this epoch, in order."""
+        """Return the examples of this epoch, in order."""
         if not self.shuffle:
             return list(range(self._length))
         generator = torch.Generator().manual_seed(_mixed(self.seed, self.epoch))
@@ -105,13 +105,13 @@ class ResumableLoader:
                     f"was {state[name]} when the checkpoint was written: the order of the data would be another.",
                     field=f"{name} of the data",
                     value=ours,
-                    hint="begin in another folder, or take the data as they were",
+                    hint="use another folder, or the same data as before",
                 )
         self.epoch, self.taken = state["epoch"], state["taken"]
 
 
 class _Order:
-    """The indices of each step of this rank, with what its batch is seeded by in front."""
+    """The indices of each step of this rank, preceded by the seed of its batch."""
 
     def __init__(self, loader: ResumableLoader) -> None:
         self._of = loader
@@ -128,7 +128,7 @@ class _Order:
 
 
 class _Seeded:
-    """A dataset whose batches are seeded by their place when a worker process loads them."""
+    """A dataset that seeds each batch with its position when a worker process loads it."""
 
     def __init__(self, dataset: Any) -> None:
         self.dataset = dataset
@@ -145,7 +145,7 @@ class _Seeded:
 
 
 def _bounds(begin: int, length: int, batch_size: int, world_size: int, drop_last: bool) -> Iterator[tuple[int, int]]:
-    """Where each step begins and ends. A last step that has not an example for every rank is left out."""
+    """Yield where each step begins and ends. A last step without an example for every rank is left out."""
     while begin < length:
         end = min(begin + batch_size, length)
         if end - begin < (batch_size if drop_last else world_size):
@@ -155,7 +155,7 @@ def _bounds(begin: int, length: int, batch_size: int, world_size: int, drop_last
 
 
 def _mixed(*numbers: int) -> int:
-    """A seed made of several numbers, the same on every machine (splitmix64)."""
+    """Return a seed made of several numbers, equal on every machine (splitmix64)."""
     found = 0
     for number in numbers:
         found = (found ^ (number & _ALL)) + 0x9E3779B97F4A7C15 & _ALL

@@ -1,4 +1,4 @@
-"""A training loop that can be suspended between any two steps, and goes on as if nothing had happened.
+"""A training loop that can be suspended between any two steps, and then continues as if it had not been.
 
     with train.session(save=save, load=load) as job:
         for epoch in job.epochs(10):
@@ -6,8 +6,8 @@
                 loss = step(batch)
                 job.log(loss=loss)
 
-Under Rota, SIGTERM means that the GPUs are wanted. All ranks then save after the same step and leave with exit code 75. Outside
-Rota no signal is touched and nothing is written, unless a folder for checkpoints is given.
+Under Rota, SIGTERM means that the GPUs are needed. All ranks then save after the same step and exit with code 75. Outside Rota no
+signal is handled and nothing is written, unless a folder for checkpoints is given.
 """
 
 import atexit
@@ -28,29 +28,29 @@ from typing import Any, Protocol, Self, TypeVar, runtime_checkable
 
 from rota.errors import CheckpointError, OptionError
 from rota.train.agreement import Action, Alone, Announcement, FirstRank, OtherRank
-from rota.train.checkpoint import KEEP_CHECKPOINTS, CompleteCheckpoint, FolderCheckpoints
-from rota.train.object_checkpoints import ObjectCheckpoints, checkpoints_at
+from rota.train.checkpoint import KEEP_CHECKPOINTS, Checkpoints, checkpoints_at
+from rota.train.manifest import CompleteCheckpoint
 from rota.train.rank_environment import JobEnvironment, check_rank, place_for, read_rank_environment
 from rota.train.rank_store import RankStore, shared_board
 from rota.train.size import SizeFile
 from rota.train.tell import Teller, is_number
 
 SAVED_AND_LEFT = 75
-"""EX_TEMPFAIL: it saved its state and wants to go on later."""
+"""Exit code of a job that has saved its state and can be resumed (EX_TEMPFAIL)."""
 SAVE_EVERY_SECONDS = 600.0
 
 _FILES = (io.BufferedWriter, io.BufferedRandom, io.TextIOWrapper)
-"""What holds back what is written to it."""
+"""Files that buffer what is written to them."""
 
 Batch = TypeVar("Batch")
 SaveFunction = Callable[[Path], object]
-"""Writes the state of this rank into a folder of its own, which is empty."""
+"""Function that writes the state of this rank into its own empty folder."""
 LoadFunction = Callable[[Path], object]
-"""Reads what `save` wrote."""
+"""Function that reads what `save` wrote."""
 
 
 class YieldExit(SystemExit):
-    """Raised between two steps when the state is saved and the process should leave. It ends the script with exit code 75."""
+    """Raised between two steps when the state is saved and the process should exit. It ends the script with exit code 75."""
 
     def __init__(self, step: int) -> None:
         super().__init__(SAVED_AND_LEFT)
@@ -58,18 +58,18 @@ class YieldExit(SystemExit):
 
 
 class CheckpointWarning(UserWarning):
-    """A checkpoint could not be written or read, and training goes on with what there is."""
+    """A checkpoint could not be written or read. Training continues without it."""
 
 
 @runtime_checkable
 class ResumableBatches(Protocol):
-    """Batches that can begin in the middle of a pass. Others are drawn and dropped up to there."""
+    """Batches that can start in the middle of a pass. Other batches are drawn and dropped up to that position."""
 
     def resume_at(self, epoch: int, offset: int) -> None:
-        """The next pass is this one, and so many of its batches are done."""
+        """Start the next pass in this epoch, after this many batches."""
 
     def steps_left(self, epoch: int, offset: int) -> int:
-        """How many steps are left of this pass."""
+        """Return how many steps of this pass are left."""
 
 
 class Session:
@@ -89,54 +89,53 @@ class Session:
         first_step: int = 0,
         environment: JobEnvironment | None = None,
     ) -> None:
-        """`steps`: how many there are in all, if that can't be counted; `folder`: of checkpoints, a path or a URL, by default
-        Rota's for this job;
-        `every_seconds`: how often to save without being asked, None: never; `keep`: how many checkpoints stay; `framework_saves`:
-        the caller goes by `count` and saves by itself, and goes on from `first_step`."""
+        """`steps`: total number of steps, if it can't be counted; `folder`: path or URL for checkpoints, by default Rota's for
+        this job; `every_seconds`: interval between regular saves, None for no regular saves; `keep`: number of checkpoints to
+        keep; `framework_saves`: whether the caller uses `count`, saves by itself, and starts from `first_step`."""
         _check(save, load, steps, every_seconds, keep)
         if (save is None) != (load is None):
             missing = "load" if load is None else "save"
             raise OptionError("is missing: save and load come together.", field=missing, hint="train.session(save=..., load=...)")
         self.environment = where = environment or read_rank_environment()
         self.step = first_step
-        """Steps that are done."""
+        """Number of finished steps."""
         self.epoch = 0
-        """Passes over the data that are done."""
+        """Number of finished passes over the data."""
         self.batch_size = where.batch_size or batch_size
-        """Examples per step, over all ranks: what Rota grants, or what the script asked for."""
+        """Examples per step over all ranks: what Rota grants, or what the script requests."""
         self.world_changed = False
-        """It goes on from a checkpoint of another number of ranks."""
+        """Whether the checkpoint was written by another number of ranks."""
         self.resumed = False
-        """It goes on from a checkpoint."""
+        """Whether a checkpoint was loaded."""
         self._epochs = 0
-        """How many there will be, if `epochs` was told."""
+        """Number of passes, if `epochs` was called with it."""
         self._offset = 0
-        """Batches of this pass that are done."""
+        """Number of finished batches of this pass."""
         self._drawn_for = 0
-        """The batch size when batches were last drawn."""
+        """Batch size at the last draw of batches."""
         self._calls = 0
-        """Passes begun since the start of the process."""
+        """Number of passes begun by this process."""
         self._save, self._load = save, load
         self._pending = Action()
-        """What is due, put off until what stands behind the inner loop has run: the last step of a pass was made."""
+        """Action that is due after the last step of a pass. It waits until the code after the inner loop has run."""
         self._entered = False
-        """It is inside its `with` block."""
+        """Whether the `with` block is active."""
         self._alone = not framework_saves
-        """There may be no other at the same time. A framework that trains twice may leave one open."""
+        """Whether no other session may be open. A framework that trains twice may leave one open."""
         self._heeds = where.under_rota and (save is not None or framework_saves)
-        """It leaves when it is asked to. One that can't save does not: SIGTERM ends it."""
+        """Whether SIGTERM requests a save and an exit. A session that can't save is ended by SIGTERM."""
         self._fixed_total = steps
         self._total: float | None = steps
         self._metrics: dict[str, Any] = {}
         self._saved = 0.0
         self._work = float(first_step)
-        """Steps that are done, counted at the usual batch size: one with twice the batch is two. That is what Rota is told."""
+        """Finished steps in units of the usual batch size, as reported to Rota. A step with twice the batch counts twice."""
         self._step_work = 1.0
-        """What a step counts."""
+        """Work of one step, in steps of the usual batch size."""
         self._size = SizeFile(where.run_folder if where.world_size == 1 else None)
         self._asked = False
         self._save_failed = False
-        """The last save failed, and Rota was told so."""
+        """Whether the last save failed and this was reported to Rota."""
         self._every_seconds = every_seconds
         self._save_s = float("inf")
         self._teller = Teller(where.run_folder if where.rank == 0 else None)
@@ -149,9 +148,7 @@ class Session:
         if board is not None:
             self._agreement = FirstRank(board) if where.rank == 0 else OtherRank(board)
 
-    def _make_checkpoints(
-        self, folder: str | os.PathLike[str] | None, keep: int, board: RankStore | None
-    ) -> FolderCheckpoints | ObjectCheckpoints | None:
+    def _make_checkpoints(self, folder: str | os.PathLike[str] | None, keep: int, board: RankStore | None) -> Checkpoints | None:
         where = self.environment
         place = place_for(folder) if folder is not None else where.checkpoint_folder
         if self._save is None or (place is None and not where.under_rota):
@@ -160,8 +157,8 @@ class Session:
             raise OptionError("is not set, so there is no place for checkpoints.", field="ROTA_CHECKPOINT_DIR", hint="folder=...")
         if not where.under_rota and where.world_size > 1:
             if where.rank == 0:
-                said = f"Outside Rota {where.world_size} ranks have no checkpoints in {place}: they could not agree on a step."
-                warnings.warn(CheckpointWarning(said), stacklevel=4)
+                problem = f"Outside Rota {where.world_size} ranks have no checkpoints in {place}: they could not agree on a step."
+                warnings.warn(CheckpointWarning(problem), stacklevel=4)
             return None
         ranks = {"rank": where.rank, "world_size": where.world_size}
         return checkpoints_at(place, board, attempt=where.attempt, **ranks, keep=keep)
@@ -178,11 +175,11 @@ class Session:
         if self._heeds:
             if threading.current_thread() is not threading.main_thread():
                 raise OptionError(
-                    "is not in the main thread, which is the one that hears of signals.",
+                    "is not in the main thread, which receives the signals.",
                     field="session",
                     hint="enter the session in the main thread",
                 )
-            self._before = signal.signal(signal.SIGTERM, self._hear)
+            self._before = signal.signal(signal.SIGTERM, self._request_stop)
         try:
             self._begin()
         except BaseException:
@@ -228,7 +225,7 @@ class Session:
         self._saved = self._work
         self._plan_save()
         self._tell(saves=self._heeds, sure=True)
-        self._teller.hurry()  # the first step is told at once
+        self._teller.hurry()  # the first step is reported at once
 
     def _resume(self, found: CompleteCheckpoint) -> None:
         facts = found.facts
@@ -239,13 +236,13 @@ class Session:
         if self._load is not None:
             self._load(found.rank_folder(self.environment.rank))
 
-    def _hear(self, number: int, frame: FrameType | None) -> None:
+    def _request_stop(self, number: int, frame: FrameType | None) -> None:
         self._asked = True
 
     def _let_end(self) -> None:
-        """All is done, or saved: from here on the script only has to end, and has its grace for that. To end it now would have it
-        started once more. Processes that it starts would inherit SIG_IGN, so that comes only at its end: Python gives up its own
-        handlers then, long before it is gone."""
+        """Ignore SIGTERM when everything is finished or saved. The script then only has to exit, and a signal that killed it
+        would make Rota start it again. Child processes would inherit SIG_IGN, so it is set only when Python exits, which removes
+        its own handlers long before the process ends."""
         if self._before is not None:
             signal.signal(signal.SIGTERM, _pass_over)
             atexit.register(signal.signal, signal.SIGTERM, signal.SIG_IGN)
@@ -259,36 +256,36 @@ class Session:
 
     @property
     def stop_requested(self) -> bool:
-        """Rota wants the GPUs back: the loop ends between two steps soon."""
+        """Whether Rota has requested the GPUs back. The loop will end after one of the next steps."""
         return self._asked
 
     # The loop.
 
     def epochs(self, count: int) -> Iterator[int]:
-        """0, 1, ... up to the count, from the one that is not finished. What stands behind the inner loop runs once for each: a
-        job that is suspended with the last step of an epoch leaves only after that."""
+        """Yield the numbers of the epochs below `count`, from the first unfinished one. The code after the inner loop runs once
+        for each epoch: a job that is suspended at the last step of an epoch exits only after that code."""
         self._check_entered()
         self._epochs = count
         while self.epoch < count:
             epoch = self.epoch
             yield epoch
-            if self.epoch == epoch:  # no pass over the data was finished in it
+            if self.epoch == epoch:  # no pass over the data ended in it
                 self._finish_pass()
             self._do_pending(over=self.epoch >= count)
 
     def _do_pending(self, *, over: bool) -> None:
-        """What was put off at the last step of a pass. When all passes are over the script only has to end, and has its grace for
-        that: it saves, and is not made to begin again with nothing to do."""
+        """Do what was due at the last step of a pass. After the last pass a job saves but does not exit with 75, because a
+        resumed job would have nothing to do."""
         action, self._pending = self._pending, Action()
         if action.save:
             self._do(action._replace(leave=action.leave and not over))
 
     def steps(self, batches: Iterable[Batch], *, total: int | None = None) -> Iterator[Batch]:
-        """The batches of one pass, each a step, from the one that is next. `total`: how many steps there are in all passes."""
+        """Yield the batches of one pass, from the next one. Each is a step. `total`: number of steps in all passes."""
         self._check_entered()
         if not self._epochs and self._calls < self.epoch:
             self._calls += 1
-            return  # this pass was finished before
+            return  # this pass is finished
         self._calls += 1
         self._total = total or self._fixed_total or self._count_total(batches)
         if self._asked and isinstance(self._agreement, Alone):
@@ -302,7 +299,7 @@ class Session:
                     self._offset += 1
                     self._step_done(batches)
                     if self._drawn_for != self.batch_size and isinstance(batches, ResumableBatches):
-                        again = self._draw(batches)  # the rest of this pass, in batches of another size
+                        again = self._draw(batches)  # the rest of this pass has another batch size
                         break
                 drawn = again
         except GeneratorExit:  # the loop was left by `break`
@@ -311,8 +308,8 @@ class Session:
         self._finish_pass()
 
     def _step_done(self, batches: Iterable[Any]) -> None:
-        """One step of a pass is done. What is due with the last step of an epoch is put off until `epochs` goes on: what stands
-        behind the inner loop belongs to that epoch, and must neither run twice nor without what the loop has set."""
+        """Count a step and do what is due. After the last step of an epoch that waits until `epochs` continues: the code after
+        the inner loop belongs to the epoch, and must run once, with the variables that the loop has set."""
         action = self.count()
         if not action.save:
             return
@@ -322,7 +319,7 @@ class Session:
             self._do(action)
 
     def _left(self, batches: Iterable[Any]) -> int | None:
-        """Steps that are left of this pass; None: it is not known."""
+        """Return the number of steps left of this pass; None if unknown."""
         if isinstance(batches, ResumableBatches):
             return batches.steps_left(self.epoch, self._offset)
         length = _length(batches)
@@ -333,15 +330,15 @@ class Session:
         self._offset = 0
 
     def _count_total(self, batches: Iterable[Any]) -> float | None:
-        """Steps in all, as far as it is known which passes are to come."""
+        """Return the total number of steps; None if unknown."""
         length, left = _length(batches), self._left(batches)
         if length is None or left is None:
             return None
         return self._work + self._step_work * (left + length * max(self._epochs - self.epoch - 1, 0))
 
     def _draw(self, batches: Iterable[Batch]) -> Iterator[Batch]:
-        """An iterator that stands at the next batch. Processes that it starts to load data don't hear SIGTERM, which goes to the
-        whole group: they must live until this one has saved."""
+        """Return an iterator at the next batch. Its data loading processes block SIGTERM, which is sent to the whole process
+        group: they must keep running until this process has saved."""
         self._drawn_for = self.batch_size
         resumable = isinstance(batches, ResumableBatches)
         if isinstance(batches, ResumableBatches):
@@ -355,30 +352,30 @@ class Session:
                 for _ in range(self._offset):
                     next(drawn, None)
                 self._after_draw()
-            # Many iterators begin, and start their processes, with the first batch.
+            # Many iterators start their processes at the first batch.
             return chain(list(islice(drawn, 1)), drawn)
         finally:
             self.shield(False)
 
     def _before_draw(self) -> None:
-        """A pass begins, or begins again to get to where it was."""
+        """Prepare for drawing a pass from its beginning."""
 
     def _after_draw(self) -> None:
-        """It is where it was."""
+        """Continue after the batches up to the position of the session were drawn."""
 
     def shield(self, on: bool) -> None:
-        """Processes that are started while this is on don't hear SIGTERM: they get the mask of the one that starts them."""
+        """Block SIGTERM for child processes that are started while this is on. They inherit the signal mask."""
         if self._before is not None:
             signal.pthread_sigmask(signal.SIG_BLOCK if on else signal.SIG_UNBLOCK, {signal.SIGTERM})
 
     def step_done(self) -> None:
-        """One step is done: for loops that `steps` does not fit. Saves and leaves if that is due."""
+        """Count a step of a loop that does not use `steps`. Save and exit if that is due."""
         action = self.count()
         if action.save:
             self._do(action)
 
     def count(self) -> Action:
-        """One step is done. Says what is due and does nothing: for frameworks that save by themselves."""
+        """Count a step and return what is due, for frameworks that save by themselves."""
         self._check_entered()
         self.step += 1
         self._work += self._step_work
@@ -406,10 +403,10 @@ class Session:
             self._resize()
 
     def _resize(self) -> None:
-        """Rota granted another batch size, from the next step on."""
+        """Use another batch size that Rota has granted, from the next step on."""
 
     def log(self, **metrics: Any) -> None:
-        """The latest loss or any other number. Tensors are read only when they are sent, about twice a second."""
+        """Report the latest loss or any other number. Tensors are read only when they are sent, about twice a second."""
         for name, value in metrics.items():
             self._metrics[name] = value.detach() if hasattr(value, "detach") else value
 
@@ -426,7 +423,7 @@ class Session:
             self._tell(saving_problem=error.message, sure=True)
             if action.leave:
                 raise
-            warnings.warn(CheckpointWarning(f"{error.message} Training goes on."), stacklevel=2)
+            warnings.warn(CheckpointWarning(f"{error.message} Training continues."), stacklevel=2)
             self._save_failed = True
         except Exception as error:
             self._tell(saving_problem=f"save raised {type(error).__name__}: {error}", sure=True)
@@ -438,7 +435,7 @@ class Session:
         self._plan_save()
 
     def saved(self) -> None:
-        """All up to here is safe on disk: for frameworks that save by themselves."""
+        """Record that everything up to here is saved, for frameworks that save by themselves."""
         self._saved = self._work
         self._plan_save()
         self._tell(saving_problem="" if self._save_failed else None, sure=True)
@@ -464,7 +461,7 @@ class Session:
 
 
 _open: ContextVar[Session | None] = ContextVar("session", default=None)
-"""The session whose `with` block this is inside of."""
+"""Session whose `with` block is active."""
 
 
 def _length(batches: Iterable[Any]) -> int | None:
@@ -475,24 +472,24 @@ def _length(batches: Iterable[Any]) -> int | None:
 
 
 def _check(save: object, load: object, steps: object, every_seconds: object, keep: object) -> None:
-    """Refuse what can only be a mistake, before anything is trained."""
+    """Raise if an argument can only be a mistake."""
     for name, function in (("save", save), ("load", load)):
         if function is not None and not callable(function):
             hint = f"a function of a folder: def {name}(folder): ..."
             raise OptionError("is not a function.", field=name, value=function, hint=hint)
     if every_seconds is not None and (not is_number(every_seconds) or not float(every_seconds) >= 0):  # type: ignore[arg-type]
-        hint = "every_seconds=600, or every_seconds=None for no saves unless Rota asks for one"
+        hint = "every_seconds=600, or every_seconds=None for no regular saves"
         raise OptionError("is not a time in seconds.", field="every_seconds", value=every_seconds, hint=hint)
     if isinstance(keep, bool) or not isinstance(keep, int) or keep < 1:
-        raise OptionError("is not a number of checkpoints from 1 on.", field="keep", value=keep, hint=f"keep={KEEP_CHECKPOINTS}")
+        raise OptionError("is not a whole number of at least 1.", field="keep", value=keep, hint=f"keep={KEEP_CHECKPOINTS}")
     if steps is not None and (not is_number(steps) or not float(steps) >= 0):  # type: ignore[arg-type]
         raise OptionError("is not a number of steps.", field="steps", value=steps, hint="steps=1000, or leave it out")
 
 
 def _end_soon() -> None:
-    """Before it ends, Python goes through everything for garbage, several times: most of a second with PyTorch, while another job
-    waits for the GPUs. All that matters is saved, so none is looked for. It would also have written out files that were left
-    open, which is done here."""
+    """Make Python exit faster. It collects garbage several times before it exits, which takes most of a second with PyTorch,
+    while another job waits for the GPUs. The state is saved, so that can be left out. Open files are flushed here, which Python
+    would have done as well."""
     for each in gc.get_objects():
         if issubclass(type(each), _FILES):
             with contextlib.suppress(OSError, ValueError):
@@ -501,7 +498,7 @@ def _end_soon() -> None:
 
 
 def _pass_over(number: int, frame: FrameType | None) -> None:
-    """Of a signal that comes too late to matter."""
+    """Ignore a signal that comes too late to matter."""
 
 
 def session(
@@ -514,7 +511,7 @@ def session(
     every_seconds: float | None = SAVE_EVERY_SECONDS,
     keep: int = KEEP_CHECKPOINTS,
 ) -> Session:
-    """A session for a `with` statement. `save(folder)` writes the state into a folder that is empty; `load(folder)` reads it, and
-    is called once at the beginning if there is a checkpoint. `folder`: where checkpoints go, a path or a URL such as
+    """Return a session for a `with` statement. `save(folder)` writes the state into an empty folder; `load(folder)` reads it, and
+    is called once at the beginning if there is a checkpoint. `folder`: a path or a URL for checkpoints, such as
     s3://BUCKET/FOLDER."""
     return Session(save, load, steps=steps, batch_size=batch_size, folder=folder, every_seconds=every_seconds, keep=keep)

@@ -1,4 +1,4 @@
-"""The size that Rota grants a job while it runs: a file in the run folder, which its supervisor replaces as a whole."""
+"""The batch size that Rota grants while a job runs: a file in the run folder that the supervisor replaces atomically."""
 
 import json
 from pathlib import Path
@@ -7,14 +7,14 @@ from rota.agent.disk import SIZE
 
 
 class SizeFile:
-    """Looked at about twice a second. Without a folder there is never another size."""
+    """The file of the batch size. It is checked about twice a second; without a folder the size never changes."""
 
     def __init__(self, folder: Path | None) -> None:
         self._path = folder / SIZE if folder is not None else None
         self._seen = (0, 0)
 
     def look(self) -> int:
-        """The batch size, if the file is another than at the last look; else 0."""
+        """Return the batch size if the file has changed since the last look; 0 otherwise."""
         if self._path is None:
             return 0
         try:

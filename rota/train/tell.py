@@ -1,10 +1,10 @@
-"""Telling the supervisor of this job how far it is: one datagram with JSON in it, to the socket `tell` in the run folder.
+"""Progress reports to the supervisor of the job: each is a datagram of JSON to the socket `tell` in the run folder.
 
     {"op": "report", "steps_done": 120, "steps_total": 1000, "steps_saved": 100, "metrics": {"loss": 0.41}}
 
-Two more fields are of sessions: `saves`, whether it saves its state when it is asked to stop, and `saving_problem`, why the last
-save failed (empty: it did not). Every field may be left out. Any language can send this. What can't be delivered is dropped:
-the next report says more.
+Sessions add two fields: `saves`, whether the job saves its state when it must stop, and `saving_problem`, why the last save
+failed (empty if it did not). Every field is optional. Any language can send a report. A report that can't be delivered is
+dropped, since the next one contains it.
 """
 
 import json
@@ -23,19 +23,19 @@ from rota.train.rank_environment import read_rank_environment
 SURE_SECONDS = 1.0
 LONGEST_PROBLEM = 1000
 TELL_EVERY_SECONDS = 0.5
-"""Reports are not sent more often than this, the first and the last apart."""
+"""Shortest interval between reports, in seconds; the first and the last are sent at once."""
 
 
 class Teller:
-    """Sends reports of one job. Without a folder nothing is sent: that is how a script runs outside Rota."""
+    """Sends the reports of one job. Without a folder it sends nothing: then the script runs outside Rota."""
 
     def __init__(self, folder: Path | None) -> None:
         self.folder = folder
         self.next_s = 0.0 if folder is not None else math.inf
-        """When the next report is due, on the monotonic clock."""
+        """Time of the next report, on the monotonic clock."""
 
     def hurry(self) -> None:
-        """The next report is due at once."""
+        """Send the next report at once."""
         if self.folder is not None:
             self.next_s = 0.0
 
@@ -50,8 +50,8 @@ class Teller:
         saving_problem: str | None = None,
         sure: bool = False,
     ) -> bool:
-        """Whether it was delivered. `saves`: whether the job saves its state when it is asked to stop; `saving_problem`: why that
-        failed; `sure`: it matters, so it is tried again for a moment if the box is full."""
+        """Send a report, and return whether it was delivered. `saves`: whether the job saves its state when it must stop;
+        `saving_problem`: why a save failed; `sure`: retry for a second if the socket is full."""
         if self.folder is None:
             return False
         report: dict[str, Any] = {"op": REPORT, "steps_done": done}
@@ -69,7 +69,7 @@ class Teller:
 
 
 def numbers(metrics: Mapping[str, Any]) -> dict[str, float]:
-    """What of these is a finite number. A tensor is read here and not before: reading one waits for its GPU."""
+    """Return the metrics that are finite numbers. A tensor is read only here, because reading it waits for its GPU."""
     found = {}
     for name, value in metrics.items():
         try:
@@ -82,12 +82,12 @@ def numbers(metrics: Mapping[str, Any]) -> dict[str, float]:
 
 
 def _plain(value: Any) -> Any:
-    """As JSON has it."""
+    """Return a number that JSON can carry."""
     return value if value is None or isinstance(value, int | float) else float(value)
 
 
 def is_number(value: object) -> bool:
-    """A number, or anything that becomes one, as a tensor does; a text is none."""
+    """Whether this is a number or can be converted to one, like a tensor. A text is not a number."""
     if isinstance(value, str | bytes | bool) or value is None:
         return False
     return hasattr(value, "__float__") or hasattr(value, "__index__")
@@ -97,9 +97,9 @@ _teller: Teller | None = None
 
 
 def report(step: float, total: float | None = None, *, saved: float | None = None, **metrics: Any) -> None:
-    """Tell the scheduler how many steps are done, of how many, and up to which one the work is safe on disk.
+    """Report to the scheduler how many steps are done, how many there are, and how many are saved on disk.
 
-    May be called at every step: it sends twice a second at most. Outside Rota it does nothing.
+    It can be called at every step: it sends at most two reports per second. Outside Rota it does nothing.
     """
     global _teller
     for name, value in (("step", step), ("total", total), ("saved", saved)):
@@ -110,4 +110,4 @@ def report(step: float, total: float | None = None, *, saved: float | None = Non
         where = read_rank_environment()
         _teller = Teller(where.run_folder if where.rank == 0 else None)
     if time.monotonic() >= _teller.next_s or (_teller.folder is not None and (saved is not None or step == total)):
-        _teller.send(step, total=total, saved=saved, metrics=metrics, sure=step == total)  # after the last, none says more
+        _teller.send(step, total=total, saved=saved, metrics=metrics, sure=step == total)  # none follows the last

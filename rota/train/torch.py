@@ -1,4 +1,5 @@
-"""A session that owns what a PyTorch run consists of, so that a resumed run is the same run, bit for bit on a CPU.
+"""A session that saves everything a PyTorch run consists of, so that a resumed run is equal to the original, bit for bit on a
+CPU.
 
     from rota.train.torch import session
 
@@ -11,10 +12,10 @@
             scheduler.step()
 
 It saves and loads the model, the optimizer, the schedule, the random states of Python, NumPy (if it is imported) and PyTorch, and
-the position in the data. Files are read with `weights_only=True`: loading one runs no code.
+the position in the data. Files are read with `weights_only=True`, so loading runs no code.
 
-Of several ranks the first saves the model, the optimizer and the schedule, as data parallel training has them alike on all; each
-saves its own random state. The batch size is that of all ranks together.
+Rank 0 saves the model, the optimizer and the schedule, which are equal on all ranks in data parallel training. Each rank saves
+its own random state. The batch size is that of all ranks together.
 """
 
 import os
@@ -36,7 +37,7 @@ COMMON = "common.pt"
 
 
 class TorchSession(ExactSession):
-    """See `session`."""
+    """A session of a PyTorch run. Create it with `session`."""
 
     def __init__(
         self,
@@ -68,9 +69,9 @@ class TorchSession(ExactSession):
         self._seed = seed
         self._loader: ResumableLoader | None = None
         self._position: dict[str, int] = {}
-        """Of the loader, as it was loaded."""
+        """State of the data loader from the checkpoint."""
         self._usual_batch = 0
-        """What the learning rate was chosen for."""
+        """Batch size that the learning rate was chosen for."""
         self._ramp = RateRamp()
         self._usual_rates: list[float] | None = None
         super().__init__(
@@ -91,8 +92,8 @@ class TorchSession(ExactSession):
     def loader(
         self, dataset: Any, batch_size: int, *, shuffle: bool = True, drop_last: bool = False, **options: Any
     ) -> ResumableLoader:
-        """A data loader that goes on where the run was. `batch_size`: of all ranks together, the one that the learning rate was
-        chosen for; Rota may grant another. Other options are those of `torch.utils.data.DataLoader`."""
+        """Return a data loader that continues at the position of the run. `batch_size`: examples per step over all ranks, for
+        which the learning rate was chosen; Rota may grant another. Other options are those of `torch.utils.data.DataLoader`."""
         if self._loader is not None:
             raise OptionError(
                 "was called before: a session has one loader.", field="loader", hint="use a DataLoader for validation"
@@ -124,11 +125,11 @@ class TorchSession(ExactSession):
         epoch_steps = len(self._loader)
         self._ramp = self._ramp.towards(self.batch_size, self._usual_batch, self.step, epoch_steps, self._highest)
 
-    # The learning rate is scaled for the moment of the step only: no schedule ever sees the factor.
+    # The learning rate is scaled only during the step, so no schedule sees the factor.
 
     @property
     def rate_factor(self) -> float:
-        """By how much the learning rate is multiplied for the batch size that Rota granted."""
+        """Factor of the learning rate for the batch size that Rota granted."""
         return self._ramp.at(self.step)
 
     def _scale_rate(self, optimizer: Any, args: Any, kwargs: Any) -> None:
@@ -158,16 +159,16 @@ class TorchSession(ExactSession):
         if set(common["parts"]) != set(self._parts):
             raise CheckpointError(
                 f"The checkpoint in {folder.parent} holds {_names(common['parts'])}, and the script has {_names(self._parts)}.",
-                hint="give the session what it had when it saved, or begin in another folder",
+                hint="give the session the same parts as when it saved, or use another folder",
             )
         for name, part in self._parts.items():
             part.load_state_dict(common["parts"][name])
         if self._optimizer is not None:
-            self._optimizer._opt_called = True  # in an earlier attempt; a schedule that steps first now is no mistake
+            self._optimizer._opt_called = True  # it was, in an earlier attempt; else a schedule that steps first now would warn
         self._position, self._ramp = common["position"], RateRamp(*common["ramp"])
         if self.environment.rank == 0 or folder.name != "rank-0":
             self.load_random(folder)
-        else:  # a rank that was not there when this was saved
+        else:  # there were fewer ranks when this was saved
             torch.manual_seed(self._seed + self.environment.rank)
 
 
@@ -184,10 +185,10 @@ def session(
     every_seconds: float | None = SAVE_EVERY_SECONDS,
     keep: int = KEEP_CHECKPOINTS,
 ) -> TorchSession:
-    """A session for a `with` statement.
+    """Return a session for a `with` statement.
 
-    `others`: more that has a state, by name, such as a gradient scaler; `seed`: of the order of the data, and only of that;
-    `highest_rate_factor`: how far the learning rate follows the batch size. The rest is as in `rota.train.session`.
+    `others`: further objects with a state, by name, such as a gradient scaler; `seed`: seed of the order of the data only;
+    `highest_rate_factor`: largest factor of the learning rate for a larger batch. The rest is as in `rota.train.session`.
     """
     return TorchSession(
         model,
@@ -204,7 +205,7 @@ def session(
 
 
 def _unwrapped(model: Any) -> Any:
-    """The model itself, without what spreads it over ranks: a later run may have another number of them."""
+    """Return the model without its data parallel wrapper: a later run may have another number of ranks."""
     parallel = torch.nn.parallel
     return model.module if isinstance(model, (parallel.DistributedDataParallel, parallel.DataParallel)) else model
 

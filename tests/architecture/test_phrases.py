@@ -19,16 +19,13 @@ ROOT = Path(__file__).resolve().parents[2]
 NOT_YET = (
     "rota/beliefs",
     "rota/core",
-    "rota/experiments",
     "rota/files",
     "rota/live",
-    "rota/papers",
     "rota/profiles",
     "rota/ray",
     "rota/sim",
     "rota/tactics",
     "rota/traces",
-    "rota/train",
 )
 """Rooms and pages that are not clean."""
 

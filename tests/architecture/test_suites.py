@@ -15,9 +15,10 @@ STARTS = {
     "rota.live.local_channel": "supervisors",
     "rota.live.driver": "agents",
     "rota.agent.machine": "supervisors",
+    "tests.chaos": "what breaks real processes",
     "tests.live": "what tests of real processes start",
 }
-"""Modules that only tests in tests/live import, and what is started by them."""
+"""Modules that only tests in tests/live and tests/chaos import, and what is started by them."""
 
 
 def started(source: str) -> list[str]:

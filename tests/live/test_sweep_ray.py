@@ -142,7 +142,7 @@ def timeless(path: Path) -> str:
 def runs(pid: int) -> bool:
     """Whether a process that had a cell is still there."""
     try:
-        return b"rota.experiments.remote_worker" in Path(f"/proc/{pid}/cmdline").read_bytes()
+        return b"rota.experiments.worker" in Path(f"/proc/{pid}/cmdline").read_bytes()
     except OSError:
         return False
 
@@ -204,3 +204,48 @@ def test_nodes_that_would_give_other_bytes(tmp_path: Path, cluster: RayCluster) 
         finally:
             cluster.kill("changed")
         assert bench.kept() == CELLS
+
+
+REPRODUCE = """
+import sys
+from dataclasses import replace
+from rota.cli.main import main
+from rota.papers import gandiva_experiments, reproduce
+from rota.papers.gandiva_rates import made_up_rates
+scale = gandiva_experiments.GandivaScale(
+    seeds=1, jobs=20, loads=(1.2,), factors=(0.6,), ways=("link",), fragments=(), searches=(), few=(), tiresias_jobs=20
+)
+cells = lambda request: gandiva_experiments.grid(scale, made_up_rates(), request.inputs)
+reproduce.PAPERS = {"gandiva": replace(reproduce.PAPERS["gandiva"], cells=cells)}
+sys.argv[0] = "rota"
+main()
+"""
+"""`rota reproduce gandiva` with few jobs. Its simulations read tables of rates that the command generates."""
+
+
+def test_a_paper_has_the_same_claims(tmp_path: Path, cluster: RayCluster) -> None:
+    def reproduced(out: str, *words: str) -> tuple[object, str]:
+        command = [
+            sys.executable,
+            "-c",
+            REPRODUCE,
+            "reproduce",
+            "gandiva",
+            "--out",
+            out,
+            "--html",
+            f"{out}.html",
+            "-o",
+            "json",
+            *words,
+        ]
+        env = {**os.environ, **SETTINGS}
+        done = subprocess.run(command, capture_output=True, text=True, cwd=tmp_path, env=env, timeout=LONG)
+        assert done.returncode == 0, done.stderr
+        return json.loads(done.stdout)["claims"], done.stderr
+
+    here, _ = reproduced("here")
+    there, said = reproduced("there", "--ray", cluster.address)
+    assert there == here and "simulations run on" in said
+    cells = sorted(path.name for path in (tmp_path / "here" / "cells").glob("*.json"))
+    assert cells and len(cells) == len(list((tmp_path / "there" / "cells").glob("*.json")))

@@ -298,10 +298,10 @@ def test_loading_runs_no_code(tmp_path: Path) -> None:
         def __reduce__(self) -> Any:
             return (Path.touch, (tmp_path / "owned",))
 
-    from rota.train.checkpoint import FolderCheckpoints
+    from rota.train.checkpoint import checkpoints_at
 
     facts = {"epoch": 0, "offset": 1, "work": 1}
-    FolderCheckpoints(tmp_path, attempt=9).write(1, facts, lambda folder: torch.save({"parts": Evil()}, folder / "common.pt"))
+    checkpoints_at(tmp_path, attempt=9).write(1, facts, lambda folder: torch.save({"parts": Evil()}, folder / "common.pt"))
     with pytest.raises(Exception, match="Weights only load failed"), session(model, folder=tmp_path):
         pass
     assert not (tmp_path / "owned").exists()

@@ -167,7 +167,7 @@ CASES: list[tuple[tuple[str, ...], tuple[str, ...]]] = [
     (("sweep", "fifo", "--out", "o", "--vary", "round_seconds=a/b"), ("--vary", "a/b")),
     (("sweep", "fifo", "--out", "o", "--vary", "colour=1/2"), ("colour",)),
     (("sweep", "fifo", "--out", "o", "--vary", "first=1", "--vary", "first=2"), ("--vary", "twice")),
-    (("sweep", "fifo", "--out", "o", "--trace", "good.csv", "--vary", "trace.load=1/2"), ("good.csv", "no generated trace")),
+    (("sweep", "fifo", "--out", "o", "--trace", "good.csv", "--vary", "trace.load=1/2"), ("good.csv", "not a generated trace")),
     (("sweep", "fifo", "--out", "good.csv"), ("--out", "good.csv")),
     (("sweep", "fifo", "--out", "o", "--vary", "round_seconds=inf"), ("--vary", "inf")),
     (("sweep", "fifo", "--out", "o", "--vary", "first=1.5"), ("first", "1.5", "whole number")),

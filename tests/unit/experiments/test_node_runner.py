@@ -9,15 +9,28 @@ from typing import Any
 
 import pytest
 
-from rota.compose.fingerprint import FILES, Fingerprints
+from rota.compose.fingerprint import Fingerprints
 from rota.compose.study import Study
-from rota.experiments import sweep_worker
-from rota.experiments.copies import FIELDS, LOCK, Copies, remove_left
+from rota.experiments import simulate_cell
+from rota.experiments.cell import Cell, make_cell
+from rota.experiments.copies import LOCK, Copies, remove_left
 from rota.experiments.node_runner import NodeRunner, encode_cell
 from rota.experiments.versions import versions
 from rota.report.comparison import WALL_CLOCK
 
 POLICY = "import rota\nclass Mine:\n    def allocate(self, view):\n        return rota.Ranking.by(view.jobs.gpus)\n"
+
+READS = """
+import rota
+class Mine:
+    def __init__(self, file: str):
+        with open(file) as opened:
+            self.lines = len(opened.readlines())
+    def allocate(self, view):
+        return rota.Ranking.by(view.jobs.gpus * self.lines)
+"""
+"""A policy that opens a file of its own."""
+TACTIC = "import rota\nclass Moves(rota.Tactic):\n    def improve(self, draft):\n        pass\n"
 
 
 @pytest.fixture
@@ -35,6 +48,8 @@ def folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     (found / "rates" / "throughputs_V100").mkdir(parents=True)
     (found / "jobs.csv").write_text("submit_time,gpus,duration\n0,1,600\n5,2,60\n9,4,300\n20,1,30\n")
     (found / "mine.py").write_text(POLICY)
+    (found / "reads.py").write_text(READS)
+    (found / "moves.py").write_text(TACTIC)
     (found / "cluster.yaml").write_text("nodes:\n  - count: 2\n    gpus: 4\n    accelerator: V100\n")
     (found / "runs" / "resnet.csv").write_text("uuid,perf\ng0,10\ng1,20\ng2,10\n")
     (found.parent / "list.json").write_text(json.dumps({"classA": str(found / "runs" / "resnet.csv")}))
@@ -53,10 +68,16 @@ def studies(folder: Path) -> dict[str, Study]:
         "an absolute policy": Study("jobs.csv", cluster="8xV100", policy=f"{folder / 'mine.py'}:Mine+packed"),
         "a cluster": Study("jobs.csv", cluster=str(folder / "cluster.yaml")),
         "an option": Study("jobs.csv", cluster="8xV100", policy=f"gittins:history={folder / 'history.csv'}"),
+        "an option of a policy": Study("jobs.csv", cluster="8xV100", policy="./reads.py:Mine:file=history.csv"),
+        "a tactic": Study("jobs.csv", cluster="8xV100", tactics="./moves.py:Moves"),
         "a list of runs": Study("jobs.csv", cluster="8xV100", variability=folder.parent / "list.json"),
         "a folder of rates": Study("synthetic:jobs=5,gpus=8,largest=4", cluster="8xV100", profile=folder / "rates"),
         "no file": Study("synthetic:jobs=20,gpus=8,largest=4", cluster="8xV100", policy="tiresias"),
     }
+
+
+def text_of(cell: Cell, folder: Path, sweeps: dict[str, str] | None = None) -> str:
+    return encode_cell(cell.work(), sweeps or versions(), str(folder), cell.inputs)
 
 
 def timeless(result: dict[str, Any]) -> str:
@@ -68,11 +89,10 @@ def timeless(result: dict[str, Any]) -> str:
 def test_every_cell_has_the_same_bytes_without_the_files(folder: Path, there: NodeRunner) -> None:
     expected, sent, contents = {}, {}, {}
     for name, study in studies(folder).items():
-        plain = study.plain()
-        expected[name] = timeless(json.loads(json.dumps(sweep_worker.run(plain, lambda *_: None))))
-        files = Fingerprints().files(study)
-        contents |= {digest: Path(path).read_bytes() for path, digest in files.items()}
-        sent[name] = encode_cell(plain, versions(), str(folder), files)
+        cell = make_cell(study, {}, Fingerprints())
+        expected[name] = timeless(json.loads(json.dumps(simulate_cell.run(study, {}, lambda *_: None))))
+        contents |= {digest: Path(path).read_bytes() for path, digest in cell.inputs.items()}
+        sent[name] = text_of(cell, folder)
     assert all(hashlib.sha256(content).hexdigest() == digest for digest, content in contents.items())
     folder.parent.rename(folder.parent.with_name("away"))
     os.chdir("/")
@@ -86,15 +106,14 @@ def test_every_cell_has_the_same_bytes_without_the_files(folder: Path, there: No
 def test_what_goes_wrong_there_reads_as_here(folder: Path, there: NodeRunner) -> None:
     (folder / "bad.csv").write_text("submit_time,gpus,duration\n0,one,600\n")
     study = Study(folder / "bad.csv", cluster="8xV100")
-    files = Fingerprints().files(study)
-    contents = {digest: Path(path).read_bytes() for path, digest in files.items()}
-    answer = there.run(encode_cell(study.plain(), versions(), str(folder), files), contents.__getitem__)
+    cell = make_cell(study, {}, Fingerprints())
+    contents = {digest: Path(path).read_bytes() for path, digest in cell.inputs.items()}
+    answer = there.run(text_of(cell, folder), contents.__getitem__)
     assert answer["error"].startswith(f"{folder / 'bad.csv'}:2  gpus: 'one'") and answer["hint"]
     leaving = POLICY.replace("return", "raise SystemExit(3)\n        return")
     (folder / "mine.py").write_text(leaving)
-    study = Study("demo", policy="./mine.py:Mine")
-    files = Fingerprints().files(study)
-    answer = there.run(encode_cell(study.plain(), versions(), str(folder), files), lambda _: leaving.encode())
+    cell = make_cell(Study("demo", policy="./mine.py:Mine"), {}, Fingerprints())
+    answer = there.run(text_of(cell, folder), lambda _: leaving.encode())
     assert "SystemExit: 3" in answer["error"]
 
 
@@ -102,39 +121,23 @@ def test_what_goes_wrong_there_reads_as_here(folder: Path, there: NodeRunner) ->
 def test_a_worker_that_dies_is_told_and_the_next_cell_has_another(folder: Path, there: NodeRunner) -> None:
     dying = POLICY.replace("return", "import os; os._exit(7)\n        return")
     (folder / "mine.py").write_text(dying)
-    study = Study("demo", policy="./mine.py:Mine")
-    answer = there.run(encode_cell(study.plain(), versions(), str(folder), Fingerprints().files(study)), lambda _: dying.encode())
+    cell = make_cell(Study("demo", policy="./mine.py:Mine"), {}, Fingerprints())
+    answer = there.run(text_of(cell, folder), lambda _: dying.encode())
     assert answer["died"] and "its worker died (exit code 7)" in answer["error"]
-    assert "result" in there.run(encode_cell(Study("demo").plain(), versions(), str(folder), {}), lambda _: b"")
+    assert "result" in there.run(text_of(make_cell(Study("demo"), {}, Fingerprints()), folder), lambda _: b"")
 
 
 def test_a_copy_that_is_damaged_is_not_used(folder: Path, there: NodeRunner) -> None:
-    study = Study("jobs.csv", cluster="8xV100")
-    answer = there.run(encode_cell(study.plain(), versions(), str(folder), Fingerprints().files(study)), lambda _: b"other")
+    cell = make_cell(Study("jobs.csv", cluster="8xV100"), {}, Fingerprints())
+    answer = there.run(text_of(cell, folder), lambda _: b"other")
     assert "jobs.csv is damaged" in answer["error"]
 
 
 @pytest.mark.slow
 def test_other_versions_calculate_nothing(folder: Path, there: NodeRunner) -> None:
     sweeps = {**versions(), "numpy": "1.0"}
-    answer = there.run(encode_cell(Study("demo").plain(), sweeps, str(folder), {}), lambda _: b"")
+    answer = there.run(text_of(make_cell(Study("demo"), {}, Fingerprints()), folder, sweeps), lambda _: b"")
     assert answer == {"other": [f"numpy {versions()['numpy']}, not 1.0"]}
-
-
-def test_absolute_paths_in_every_field_get_the_root(tmp_path: Path) -> None:
-    assert set(FIELDS) == FILES.keys()
-    copies = Copies("/home/me", tmp_path)
-    study = {"trace": "gavel:jobs=5,profile=/a/b.json", "policy": "/p.py:Mine:x=1/2,y=/c+/d.py", "jobs": "/", "cluster": "8xV100"}
-    rooted = copies.rooted(study)
-    root = copies.root
-    assert rooted == {
-        "trace": f"gavel:jobs=5,profile={root}/a/b.json",
-        "policy": f"{root}/p.py:Mine:x=1/2,y={root}/c+{root}/d.py",
-        "jobs": "/",
-        "cluster": "8xV100",
-    }
-    assert json.loads(copies.unrooted(json.dumps(rooted))) == study
-    copies.close()
 
 
 def test_nothing_is_written_outside_the_root(tmp_path: Path) -> None:

@@ -47,7 +47,7 @@ class Machines:
         self.most = max(self.most, self._running)
         self._todo.put((number, text, {digest: self._kept[digest] for digest in digests}))
 
-    def hear(self, seconds: float) -> list[tuple[int, WorkerReply]]:
+    def receive(self, seconds: float) -> list[tuple[int, WorkerReply]]:
         try:
             found = self._answers.get(timeout=seconds)
         except queue.Empty:
@@ -74,20 +74,20 @@ def test_the_same_bytes_as_here(tmp_path: Path, grid: Grid) -> None:
     made: list[Machines] = []
     told: list[tuple[int, int]] = []
 
-    def elsewhere() -> Machines:
+    def backend() -> Machines:
         made.append(Machines())
         return made[-1]
 
     run(grid, tmp_path / "here")
-    found = run(grid, tmp_path / "there", elsewhere=elsewhere, watch=lambda done, total: told.append((done, total)))
+    found = run(grid, tmp_path / "there", backend=backend, watch=lambda done, total: told.append((done, total)))
     assert len(found.rows) == 4 and not found.failed and made[0].most == 2
     assert told[0] == (0, 4) and told[-1] == (4, 4)
     for name in ("results.csv", "results.json", "grid.json"):
         assert (tmp_path / "here" / name).read_bytes() == (tmp_path / "there" / name).read_bytes()
     next((tmp_path / "there" / "cells").glob("*.json")).unlink()
-    again = run(grid, tmp_path / "there", elsewhere=elsewhere)
+    again = run(grid, tmp_path / "there", backend=backend)
     assert again.reused == 3 and again.rows == found.rows
-    run(grid, tmp_path / "there", elsewhere=elsewhere)
+    run(grid, tmp_path / "there", backend=backend)
     assert len(made) == 2, "where nothing is missing, other machines are not asked for"
 
 
@@ -95,7 +95,7 @@ def test_the_same_bytes_as_here(tmp_path: Path, grid: Grid) -> None:
 def test_what_fails_there_is_told_as_here(tmp_path: Path) -> None:
     huge = "synthetic:jobs=10,gpus=64,largest=16,seed=2"
     grid = Grid(policies=("fifo",), traces=(JOBS, huge), clusters=("4xV100 + 4xK80",))
-    here, there = run(grid, tmp_path / "a"), run(grid, tmp_path / "b", elsewhere=Machines)
+    here, there = run(grid, tmp_path / "a"), run(grid, tmp_path / "b", backend=Machines)
     assert [each.error for each in there.failed] == [each.error for each in here.failed] and len(there.failed) == 1
 
 
@@ -103,7 +103,7 @@ def test_what_fails_there_is_told_as_here(tmp_path: Path) -> None:
 def test_machines_that_let_every_cell_die_stop_the_sweep(tmp_path: Path) -> None:
     (tmp_path / "dies.py").write_text("import os\nclass Dies:\n    def allocate(self, view):\n        os._exit(7)\n")
     grid = Grid(policies=(f"{tmp_path / 'dies.py'}:Dies",), traces=(JOBS,), clusters=("8xV100",), seeds=9)
-    found = run(grid, tmp_path / "out", elsewhere=lambda: Machines(1))
+    found = run(grid, tmp_path / "out", backend=lambda: Machines(1))
     assert len(found.failed) == 3 and found.untried == 6 and "its worker died (exit code 7)" in found.failed[0].error
 
 
@@ -114,14 +114,14 @@ def test_a_stop_keeps_what_is_done(tmp_path: Path, grid: Grid) -> None:
             raise KeyboardInterrupt
 
     with pytest.raises(KeyboardInterrupt):
-        run(grid, tmp_path / "out", elsewhere=lambda: Machines(1), watch=stop)
-    assert run(grid, tmp_path / "out", elsewhere=lambda: Machines(1)).reused == 1
+        run(grid, tmp_path / "out", backend=lambda: Machines(1), watch=stop)
+    assert run(grid, tmp_path / "out", backend=lambda: Machines(1)).reused == 1
 
 
 def test_a_file_that_changes_meanwhile_is_an_error(tmp_path: Path, grid: Grid) -> None:
-    def elsewhere() -> Machines:
+    def backend() -> Machines:
         (tmp_path / "jobs.csv").write_text("submit_time,gpus,duration\n0,1,601\n")
         return Machines()
 
     with pytest.raises(InputError, match=r"jobs\.csv — has changed since the sweep was started"):
-        run(grid, tmp_path / "out", elsewhere=elsewhere)
+        run(grid, tmp_path / "out", backend=backend)

@@ -15,7 +15,7 @@ import rota
 from rota.errors import InputError, OptionError
 from rota.experiments.grid import Grid
 from rota.experiments.runner import run as sweep
-from rota.experiments.store import Store, write_whole
+from rota.experiments.store import CellStore, write_whole
 
 JOBS = "synthetic:jobs=40,gpus=8,largest=4,longest_seconds=20000"
 CLUSTER = "4xV100 + 4xK80"
@@ -97,7 +97,7 @@ def test_every_generated_trace_can_be_varied() -> None:
 def test_settings_of_a_file_cannot_be_varied(tmp_path: Path) -> None:
     path = tmp_path / "jobs.csv"
     path.write_text("submit_time,gpus,duration\n0,1,60\n")
-    with pytest.raises(OptionError, match="no generated trace"):
+    with pytest.raises(OptionError, match="not a generated trace"):
         grid(traces=(str(path),)).cells()
 
 
@@ -135,7 +135,7 @@ def test_a_file_that_was_cut_short_counts_as_not_there(tmp_path: Path) -> None:
 
 
 def test_one_sweep_at_a_time_in_a_folder(tmp_path: Path) -> None:
-    store = Store(tmp_path)
+    store = CellStore(tmp_path)
     with store.locked(), pytest.raises(OptionError, match="another sweep"):
         sweep(grid(), tmp_path)
 

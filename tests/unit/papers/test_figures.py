@@ -9,9 +9,10 @@ from rota.api import simulate
 from rota.beliefs.rates import SAME_SPEED, Rates
 from rota.compose.study import Study
 from rota.model.job import Arrival, JobSpec
+from rota.papers import measure
+from rota.papers.experiment import PaperCell
 from rota.papers.figures import own_figures
 from rota.papers.pal_scores import write_runs
-from rota.papers.paper_cells import PaperCell, measure, work_of
 from rota.traces.trace import Trace
 
 
@@ -56,9 +57,7 @@ def test_searches_are_over_when_all_have_been_looked_at() -> None:
 
 
 def figures(cell: PaperCell) -> dict[str, float]:
-    answer = measure(work_of(cell), lambda *_: None)
-    found: dict[str, float] = answer["figures"]
-    return found
+    return measure.run(cell.study, cell.settings(), lambda *_: None)
 
 
 def test_jobs_that_come_a_round_later_meet_the_same_rounds(tmp_path: Path) -> None:

@@ -11,12 +11,11 @@ from hypothesis import strategies as st
 
 from rota.beliefs.rates import Rates
 from rota.papers import gandiva_experiments
+from rota.papers.experiment import CellResult, PaperCell, ReproduceRequest
 from rota.papers.gandiva_experiments import FIFO, GANDIVA, LOAD, MOVES, STAYS, TIRESIAS, TURNS, WAITS, WAITS_MOVES
 from rota.papers.gandiva_findings import conclude
 from rota.papers.gandiva_rates import UTILISATION, disturbed, made_up_rates, measured_rates, share, write_rates
-from rota.papers.paper_cells import CellResult, PaperCell
 from rota.papers.reproduce import PAPERS, reproduce
-from rota.papers.request import ReproduceRequest
 from rota.profiles.measured_rates import read_measured
 from rota.traces.gandiva_jobs import GIB
 from tests.shared import SHARED, needs_shared
@@ -73,7 +72,7 @@ def grid(folder: Path) -> list[PaperCell]:
 def test_the_grids_are_complete_and_apart(tmp_path: Path) -> None:
     counts = []
     for quick in (True, False):
-        cells = gandiva_experiments.cells(ReproduceRequest(scratch=tmp_path, quick=quick))
+        cells = gandiva_experiments.cells(ReproduceRequest(inputs=tmp_path, quick=quick))
         assert {cell.experiment for cell in cells} == EXPERIMENTS
         assert len({(cell.experiment, cell.label, cell.x, cell.group) for cell in cells}) == len(cells)
         assert {cell.label for cell in cells} == {FIFO, TURNS, GANDIVA, MOVES, STAYS, WAITS, WAITS_MOVES, TIRESIAS}
@@ -85,7 +84,7 @@ def test_the_grids_are_complete_and_apart(tmp_path: Path) -> None:
             assert ("feedback_steps" in str(cell.study.trace)) == cell.experiment.startswith("search")
             assert cell.experiment == "tiresias" or str(cell.study.profile) in str(cell.study.trace), "drawn by what they run at"
     assert counts[0] < counts[1]
-    full = gandiva_experiments.cells(ReproduceRequest(scratch=tmp_path))
+    full = gandiva_experiments.cells(ReproduceRequest(inputs=tmp_path))
     assert {cell.group for cell in full} == set("01234") and LOAD in {cell.x for cell in full if cell.experiment == "load"}
 
 
@@ -187,7 +186,7 @@ def test_of_gavels_pairs_those_of_single_gpus_are_measured() -> None:
 
 @pytest.mark.slow
 def test_the_smallest_reproduction_runs(monkeypatch: pytest.MonkeyPatch) -> None:
-    small = replace(PAPERS["gandiva"], cells=lambda request: gandiva_experiments.grid(TINY, made_up_rates(), request.scratch))
+    small = replace(PAPERS["gandiva"], cells=lambda request: gandiva_experiments.grid(TINY, made_up_rates(), request.inputs))
     monkeypatch.setattr("rota.papers.reproduce.PAPERS", {"gandiva": small})
     found = reproduce("gandiva", workers=2)
     assert all(each.measured is not None for each in found.claims), found.claims

@@ -12,12 +12,12 @@ from rota.api import simulate
 from rota.beliefs.rates import Rates
 from rota.compose.study import Study
 from rota.errors import InputError
+from rota.experiments.store import CellStore
 from rota.papers import gavel_experiments
+from rota.papers.experiment import CellResult, PaperCell, ReproduceRequest, run_experiments
 from rota.papers.figures import tenant_shares
 from rota.papers.gavel_findings import conclude
-from rota.papers.paper_cells import CellResult, PaperCell, run_cells
 from rota.papers.reproduce import PAPERS, reproduce
-from rota.papers.request import ReproduceRequest
 from rota.profiles.catalogue import Catalogue
 from rota.traces.gavel_jobs import gavel_jobs
 
@@ -57,7 +57,7 @@ def made(cell: PaperCell) -> CellResult:
 def test_the_grids_are_complete_and_apart(tmp_path: Path) -> None:
     counts = []
     for quick in (True, False):
-        cells = gavel_experiments.cells(ReproduceRequest(scratch=tmp_path, quick=quick))
+        cells = gavel_experiments.cells(ReproduceRequest(inputs=tmp_path, quick=quick))
         assert {cell.experiment for cell in cells} == {"single", "multi", "makespan", "cost", "tenants", "solve"}
         assert len({(c.experiment, c.label, c.x, c.study.seed) for c in cells}) == len(cells)
         for cell in cells:
@@ -69,7 +69,7 @@ def test_the_grids_are_complete_and_apart(tmp_path: Path) -> None:
     assert counts[0] < counts[1]
     assert all(
         cell.study.profile == str(tmp_path / gavel_experiments.PROFILE)
-        for cell in gavel_experiments.cells(ReproduceRequest(scratch=tmp_path, data=tmp_path))
+        for cell in gavel_experiments.cells(ReproduceRequest(inputs=tmp_path, data=tmp_path))
     )
 
 
@@ -95,20 +95,19 @@ def test_what_failed_is_said_and_not_judged() -> None:
 
 
 @pytest.mark.slow
-def test_cells_run_in_processes_and_a_broken_one_breaks_no_other() -> None:
+def test_cells_run_in_processes_and_a_broken_one_breaks_no_other(tmp_path: Path) -> None:
     study = Study("gavel:jobs=4,duration=60,slo=true", cluster="4xV100", preset="gavel")
     cell = PaperCell(experiment="s", label="fifo", x=1, study=study)
     broken = replace(cell, study=replace(study, policy="no-such"))
     seen: list[tuple[int, int]] = []
-    found = run_cells(
-        [cell, broken, replace(cell, weights={"a": 1.0}, effort=9)],
-        workers=2,
-        watch=lambda *at: seen.append(at),
-    )
+    cells = [cell, broken, replace(cell, weights={"a": 1.0}, effort=9)]
+    found, reused = run_experiments(cells, CellStore(tmp_path), workers=2, watch=lambda *at: seen.append(at))
     assert [bool(each.error) for each in found] == [False, True, False] and "no-such" in found[1].error
     assert found[0].figures["finished"] == 4 and 0 <= found[0].figures["late_share"] <= 1
     assert sorted(found[2].figures["tenants"]) == [""]
-    assert seen[-1] == (3, 3)
+    assert seen[-1] == (3, 3) and reused == 0
+    again, reused = run_experiments([*cells[::2], replace(cell, x=2)], CellStore(tmp_path), workers=2)
+    assert reused == 2 and [each.figures for each in again] == [found[0].figures, found[2].figures, found[0].figures]
 
 
 def test_shares_of_tenants_count_work_not_time() -> None:

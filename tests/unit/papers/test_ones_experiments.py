@@ -7,6 +7,7 @@ from typing import Any
 import pytest
 
 from rota.papers import ones_experiments, ones_findings
+from rota.papers.experiment import CellResult, PaperCell
 from rota.papers.intervals import Interval
 from rota.papers.ones_experiments import (
     COMPARED,
@@ -21,7 +22,6 @@ from rota.papers.ones_experiments import (
     grid,
     priced,
 )
-from rota.papers.paper_cells import CellResult, PaperCell
 from rota.papers.reproduce import PAPERS, reproduce
 
 TINY = OnesScale(seeds=2, jobs=12, fewer=8, populations=(4,), costs=(60.0,), gaps=(60.0,), workloads=1)
@@ -101,5 +101,5 @@ def test_the_smallest_reproduction_runs(monkeypatch: pytest.MonkeyPatch) -> None
     monkeypatch.setattr("rota.papers.reproduce.PAPERS", {"ones": replace(PAPERS["ones"], cells=cells)})
     found = reproduce("ones", workers=2)
     assert all(each.measured is not None for each in found.claims), found.claims
-    assert "How well it is foreseen" in found.html and all(label in found.html for label in COMPARED)
+    assert "Predictions of how long jobs train" in found.html and all(label in found.html for label in COMPARED)
     assert "needs --data" in found.html or "left out" in found.html

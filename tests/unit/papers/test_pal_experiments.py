@@ -10,11 +10,10 @@ import pytest
 
 from rota.model.cluster import Cluster
 from rota.papers import pal_experiments
+from rota.papers.experiment import CellResult, PaperCell, ReproduceRequest
 from rota.papers.pal_findings import conclude, gain, ratios
 from rota.papers.pal_scores import write_runs
-from rota.papers.paper_cells import CellResult, PaperCell
 from rota.papers.reproduce import PAPERS, reproduce
-from rota.papers.request import ReproduceRequest
 from rota.profiles.variability_files import read_variability
 
 TINY = pal_experiments.PalScale(
@@ -48,7 +47,7 @@ def made(cell: PaperCell) -> CellResult:
 def test_the_grids_are_complete_and_apart(tmp_path: Path) -> None:
     counts = []
     for quick in (True, False):
-        cells = pal_experiments.cells(ReproduceRequest(scratch=tmp_path, quick=quick))
+        cells = pal_experiments.cells(ReproduceRequest(inputs=tmp_path, quick=quick))
         assert {cell.experiment for cell in cells} == {"placements", "locality", "seeds", "medians", "moves", "shifts"}
         assert len({(c.experiment, c.label, c.group, c.x) for c in cells}) == len(cells)
         assert {cell.group for cell in cells} == {f"sia:jobs=160,seed={seed}" for seed in range(3)}
@@ -68,7 +67,7 @@ def test_the_papers_own_data_is_used_as_far_as_it_is_there(tmp_path: Path) -> No
         (data / file).parent.mkdir(parents=True, exist_ok=True)
         (data / file).write_text("uuid,perf\na,1\n")
     scratch.mkdir()
-    cells = pal_experiments.cells(ReproduceRequest(scratch=scratch, data=data, quick=True))
+    cells = pal_experiments.cells(ReproduceRequest(inputs=scratch, data=data, quick=True))
     assert {(cell.group, cell.study.format) for cell in cells} == {("workload-1", "pal"), ("workload-2", "pal")}
     machines = {cell.study.variability for cell in cells if cell.experiment == "machine Frontera"}
     assert machines == {str(scratch / "Frontera.json")} and not any("Lonestar6" in cell.experiment for cell in cells)
@@ -131,7 +130,7 @@ def test_what_failed_is_said_and_not_judged() -> None:
 @pytest.mark.slow
 def test_the_smallest_reproduction_runs(monkeypatch: pytest.MonkeyPatch) -> None:
     def cells(request: ReproduceRequest) -> list[PaperCell]:
-        return pal_experiments.grid(TINY, WORKLOADS, {pal_experiments.MADE_UP: str(write_runs(request.scratch))})
+        return pal_experiments.grid(TINY, WORKLOADS, {pal_experiments.MADE_UP: str(write_runs(request.inputs))})
 
     monkeypatch.setattr("rota.papers.reproduce.PAPERS", {"pal": replace(PAPERS["pal"], cells=cells)})
     found = reproduce("pal", workers=2)

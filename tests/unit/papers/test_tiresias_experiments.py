@@ -8,9 +8,8 @@ from typing import Any
 import pytest
 
 from rota.papers import tiresias_experiments
-from rota.papers.paper_cells import CellResult, PaperCell
+from rota.papers.experiment import CellResult, PaperCell, ReproduceRequest
 from rota.papers.reproduce import PAPERS, reproduce
-from rota.papers.request import ReproduceRequest
 from rota.papers.tiresias_experiments import CONTENDERS, GANDIVA, SKEWED, SRTF, TIRESIAS_L, YARN
 from rota.papers.tiresias_findings import by_seed, conclude
 
@@ -28,7 +27,7 @@ def made(cell: PaperCell) -> CellResult:
 def test_the_grids_are_complete_and_apart(tmp_path: Path) -> None:
     counts = []
     for quick in (True, False):
-        cells = tiresias_experiments.cells(ReproduceRequest(scratch=tmp_path, quick=quick))
+        cells = tiresias_experiments.cells(ReproduceRequest(inputs=tmp_path, quick=quick))
         assert {cell.experiment for cell in cells} == {"free", "placed", "resumed"}
         assert len({(cell.experiment, cell.label, cell.x) for cell in cells}) == len(cells)
         assert {cell.label for cell in cells} == set(CONTENDERS)

@@ -14,7 +14,7 @@ from hypothesis import strategies as st
 
 from rota.train import agreement
 from rota.train.agreement import GO_ON, LEAVE, SAVE, Action, Alone, Announcement, FirstRank, OtherRank
-from rota.train.object_checkpoints import checkpoints_at
+from rota.train.checkpoint import checkpoints_at
 from rota.train.object_store import open_object_store
 from rota.train.rank_store import FolderRankStore, ObjectBoard, RankStore
 from tests.examples import examples

@@ -13,8 +13,9 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from rota.errors import CheckpointError
-from rota.train import checkpoint
-from rota.train.checkpoint import MANIFEST, FolderCheckpoints
+from rota.train import folder_checkpoints, manifest
+from rota.train.checkpoint import checkpoints_at
+from rota.train.folder_checkpoints import MANIFEST
 from tests.examples import examples
 
 
@@ -27,7 +28,7 @@ def writes(text: str):
     return save
 
 
-def read(found: checkpoint.CompleteCheckpoint | None) -> str:
+def read(found: manifest.CompleteCheckpoint | None) -> str:
     assert found is not None
     return (found.rank_folder(0) / "deep" / "state").read_text()
 
@@ -37,17 +38,17 @@ def names(folder: Path) -> list[str]:
 
 
 def test_what_is_written_is_found_again(tmp_path: Path) -> None:
-    store = FolderCheckpoints(tmp_path / "a" / "b", attempt=3)
+    store = checkpoints_at(tmp_path / "a" / "b", attempt=3)
     assert store.newest() is None
     store.write(120, {"epoch": 2, "offset": 7}, writes("x"))
-    found = FolderCheckpoints(tmp_path / "a" / "b", attempt=4).newest()
+    found = checkpoints_at(tmp_path / "a" / "b", attempt=4).newest()
     assert found is not None and (found.step, found.attempt, found.facts) == (120, 3, {"epoch": 2, "offset": 7})
     assert read(found) == "x"
     assert names(found.folder) == [MANIFEST, "rank-0"], "nothing of the writing is left"
 
 
 def test_old_ones_are_collected(tmp_path: Path) -> None:
-    store = FolderCheckpoints(tmp_path, attempt=1, keep=2)
+    store = checkpoints_at(tmp_path, attempt=1, keep=2)
     for step in (10, 20, 30, 40):
         store.write(step, {}, writes(str(step)))
     assert names(tmp_path) == ["step-000000000030.i1.3", "step-000000000040.i1.4"]
@@ -55,25 +56,25 @@ def test_old_ones_are_collected(tmp_path: Path) -> None:
 
 def test_what_an_earlier_attempt_began_is_removed(tmp_path: Path) -> None:
     (tmp_path / "new.i1.9" / "rank-0").mkdir(parents=True)
-    FolderCheckpoints(tmp_path, attempt=2).write(5, {}, writes("x"))
+    checkpoints_at(tmp_path, attempt=2).write(5, {}, writes("x"))
     assert names(tmp_path) == ["step-000000000005.i2.1"]
 
 
 def test_a_late_process_of_an_earlier_attempt_does_not_push_in_front(tmp_path: Path) -> None:
-    late = FolderCheckpoints(tmp_path, attempt=1)
+    late = checkpoints_at(tmp_path, attempt=1)
     late.write(100, {}, writes("first"))
-    FolderCheckpoints(tmp_path, attempt=2).write(150, {}, writes("second"))
+    checkpoints_at(tmp_path, attempt=2).write(150, {}, writes("second"))
     late.write(900, {}, writes("late"))
-    assert read(FolderCheckpoints(tmp_path, attempt=3).newest()) == "second"
+    assert read(checkpoints_at(tmp_path, attempt=3).newest()) == "second"
 
 
 def test_a_folder_that_another_job_left_is_gone_on_with(tmp_path: Path) -> None:
     """The user names a folder, and the new job counts its attempts from 1."""
-    FolderCheckpoints(tmp_path, attempt=5).write(100, {}, writes("old"))
-    store = FolderCheckpoints(tmp_path, attempt=1)
+    checkpoints_at(tmp_path, attempt=5).write(100, {}, writes("old"))
+    store = checkpoints_at(tmp_path, attempt=1)
     assert read(store.newest()) == "old"
     store.write(101, {}, writes("new"))
-    assert read(FolderCheckpoints(tmp_path, attempt=2).newest()) == "new"
+    assert read(checkpoints_at(tmp_path, attempt=2).newest()) == "new"
 
 
 @examples(60)
@@ -81,7 +82,7 @@ def test_a_folder_that_another_job_left_is_gone_on_with(tmp_path: Path) -> None:
 def test_a_torn_one_is_told_and_the_one_before_is_used(tmp_path_factory: pytest.TempPathFactory, data: st.DataObject) -> None:
     """Whatever a power cut, a bad disk or a person does to any file of it."""
     folder = tmp_path_factory.mktemp("torn")
-    store = FolderCheckpoints(folder, attempt=1)
+    store = checkpoints_at(folder, attempt=1)
     store.write(10, {}, writes("before"))
     newest = store.write(20, {}, writes("newest" * 100)).folder
     victim = data.draw(st.sampled_from([newest / MANIFEST, newest / "rank-0/deep/state", newest / "rank-0/more"]))
@@ -93,7 +94,7 @@ def test_a_torn_one_is_told_and_the_one_before_is_used(tmp_path_factory: pytest.
         place = data.draw(st.integers(0, len(content) - 1))
         flipped = content[:place] + bytes([content[place] ^ (1 << data.draw(st.integers(0, 7)))]) + content[place + 1 :]
         victim.write_bytes({"cut": content[:place], "empty": b"", "flip": flipped}[how])
-    again = FolderCheckpoints(folder, attempt=2)
+    again = checkpoints_at(folder, attempt=2)
     assert read(again.newest()) == "before"
     assert len(again.torn) == 1 and str(newest) in again.torn[0]
     again.write(30, {}, writes("after"))
@@ -102,7 +103,7 @@ def test_a_torn_one_is_told_and_the_one_before_is_used(tmp_path_factory: pytest.
 
 @pytest.mark.parametrize("when", ["save", "seal", "rename"])
 def test_a_full_disk_is_told_and_loses_nothing(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, when: str) -> None:
-    store = FolderCheckpoints(tmp_path, attempt=1)
+    store = checkpoints_at(tmp_path, attempt=1)
     store.write(10, {}, writes("before"))
     full = OSError(errno.ENOSPC, os.strerror(errno.ENOSPC))
 
@@ -110,7 +111,7 @@ def test_a_full_disk_is_told_and_loses_nothing(tmp_path: Path, monkeypatch: pyte
         raise full
 
     if when == "seal":
-        monkeypatch.setattr(checkpoint.os, "fsync", fail)
+        monkeypatch.setattr(folder_checkpoints.os, "fsync", fail)
     if when == "rename":
         monkeypatch.setattr(Path, "rename", fail)
     with pytest.raises(CheckpointError) as error:
@@ -122,12 +123,12 @@ def test_a_full_disk_is_told_and_loses_nothing(tmp_path: Path, monkeypatch: pyte
     assert "make room" in error.value.hint
     assert names(tmp_path) == ["step-000000000010.i1.1"]
     store.write(30, {}, writes("after"))
-    assert read(FolderCheckpoints(tmp_path, attempt=2).newest()) == "after"
+    assert read(checkpoints_at(tmp_path, attempt=2).newest()) == "after"
 
 
 @pytest.mark.skipif(os.geteuid() == 0, reason="root may write anywhere")
 def test_a_read_only_folder_is_told(tmp_path: Path) -> None:
-    store = FolderCheckpoints(tmp_path, attempt=1)
+    store = checkpoints_at(tmp_path, attempt=1)
     store.write(10, {}, writes("before"))
     tmp_path.chmod(0o500)
     try:
@@ -135,7 +136,7 @@ def test_a_read_only_folder_is_told(tmp_path: Path) -> None:
             store.write(20, {}, writes("x"))
     finally:
         tmp_path.chmod(0o700)
-    assert read(FolderCheckpoints(tmp_path, attempt=2).newest()) == "before"
+    assert read(checkpoints_at(tmp_path, attempt=2).newest()) == "before"
 
 
 @pytest.fixture
@@ -152,7 +153,7 @@ def test_a_disk_that_is_really_full_and_one_that_is_read_only(small_disk: Path) 
     def large(folder: Path) -> None:
         (folder / "large").write_bytes(b"x" * (2 << 20))
 
-    store = FolderCheckpoints(small_disk / "ckpt", attempt=1)
+    store = checkpoints_at(small_disk / "ckpt", attempt=1)
     store.write(10, {}, writes("before"))
     with pytest.raises(CheckpointError, match=r"No space left on device\. The one of step 10 is kept"):
         store.write(20, {}, large)
@@ -161,13 +162,13 @@ def test_a_disk_that_is_really_full_and_one_that_is_read_only(small_disk: Path) 
     subprocess.run(["mount", "-o", "remount,ro", small_disk], check=True)
     with pytest.raises(CheckpointError, match=r"Read-only file system\. The one of step 30 is kept"):
         store.write(40, {}, writes("x"))
-    assert read(FolderCheckpoints(small_disk / "ckpt", attempt=2).newest()) == "after"
+    assert read(checkpoints_at(small_disk / "ckpt", attempt=2).newest()) == "after"
 
 
 def test_a_folder_that_cannot_be_made_is_told(tmp_path: Path) -> None:
     (tmp_path / "file").write_text("in the way")
     with pytest.raises(CheckpointError, match=r"could not be written to .*: Not a directory\. There is none before it"):
-        FolderCheckpoints(tmp_path / "file" / "ckpt").write(1, {}, writes("x"))
+        checkpoints_at(tmp_path / "file" / "ckpt").write(1, {}, writes("x"))
 
 
 def in_ranks(folder: Path, count: int, save) -> list[object]:
@@ -175,7 +176,7 @@ def in_ranks(folder: Path, count: int, save) -> list[object]:
     found: list[object] = [None] * count
 
     def rank(number: int) -> None:
-        store = FolderCheckpoints(folder, attempt=1, rank=number, world_size=count)
+        store = checkpoints_at(folder, attempt=1, rank=number, world_size=count)
         store.written = 0
         try:
             found[number] = store.write(7, {}, lambda part: save(part, number))
@@ -192,8 +193,8 @@ def in_ranks(folder: Path, count: int, save) -> list[object]:
 
 def test_ranks_write_one_checkpoint_together(tmp_path: Path) -> None:
     found = in_ranks(tmp_path, 4, lambda part, rank: (part / "mine").write_text(str(rank)))
-    assert all(isinstance(each, checkpoint.CompleteCheckpoint) for each in found), found
-    whole = FolderCheckpoints(tmp_path, attempt=2, world_size=4).newest()
+    assert all(isinstance(each, manifest.CompleteCheckpoint) for each in found), found
+    whole = checkpoints_at(tmp_path, attempt=2, world_size=4).newest()
     assert whole is not None and whole.world_size == 4
     assert [(whole.rank_folder(rank) / "mine").read_text() for rank in range(4)] == ["0", "1", "2", "3"]
     assert (whole.rank_folder(6) / "mine").read_text() == "0", "a rank that was not there begins with what the first saved"
@@ -215,10 +216,10 @@ def test_if_one_rank_cannot_save_none_has_saved(tmp_path: Path) -> None:
 
 def test_a_checkpoint_of_the_version_before_is_found(tmp_path: Path) -> None:
     """Its manifest calls an attempt an incarnation."""
-    FolderCheckpoints(tmp_path, attempt=2).write(7, {}, writes("seven"))
+    checkpoints_at(tmp_path, attempt=2).write(7, {}, writes("seven"))
     (folder,) = tmp_path.iterdir()
-    body = checkpoint.parse_manifest((folder / MANIFEST).read_bytes(), "it")
+    body = manifest.parse_manifest((folder / MANIFEST).read_bytes(), "it")
     body["incarnation"] = body.pop("attempt")
-    (folder / MANIFEST).write_bytes(checkpoint.manifest_bytes(body))
-    found = FolderCheckpoints(tmp_path, attempt=3).newest()
+    (folder / MANIFEST).write_bytes(manifest.manifest_bytes(body))
+    found = checkpoints_at(tmp_path, attempt=3).newest()
     assert found is not None and (found.step, found.attempt) == (7, 2) and read(found) == "seven"

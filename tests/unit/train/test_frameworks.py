@@ -113,7 +113,7 @@ def test_a_suspended_run_is_the_same_run(tmp_path: Path, package: str, script: s
 
 def test_a_checkpoint_of_the_trainer_that_was_cut_off_is_passed_over(tmp_path: Path) -> None:
     pytest.importorskip("transformers")
-    from rota.train.checkpoint import add_manifest
+    from rota.train.folder_checkpoints import add_manifest
     from rota.train.huggingface import last_checkpoint
     from rota.train.session import CheckpointWarning
 

@@ -18,8 +18,10 @@ fsspec = pytest.importorskip("fsspec")
 
 import rota  # noqa: E402
 from rota.errors import CheckpointError, OptionError  # noqa: E402
-from rota.train.checkpoint import CompleteCheckpoint, FolderCheckpoints, manifest_bytes, parse_manifest  # noqa: E402
-from rota.train.object_checkpoints import ObjectCheckpoints, checkpoints_at  # noqa: E402
+from rota.train.checkpoint import Checkpoints, checkpoints_at  # noqa: E402
+from rota.train.folder_checkpoints import FolderCheckpointStore  # noqa: E402
+from rota.train.manifest import CompleteCheckpoint, manifest_bytes, parse_manifest  # noqa: E402
+from rota.train.object_checkpoints import ObjectCheckpointStore  # noqa: E402
 from rota.train.object_store import FolderObjects, ObjectStore, open_object_store  # noqa: E402
 from rota.train.rank_environment import JobEnvironment  # noqa: E402
 from rota.train.rank_store import FolderRankStore, ObjectBoard, RankStore  # noqa: E402
@@ -59,8 +61,8 @@ def url(request: pytest.FixtureRequest, tmp_path: Path, memory: str) -> str:
     return memory if request.param == "memory" else f"file://{tmp_path}/store/a"
 
 
-def store(url: str, attempt: int = 1, keep: int = 2) -> ObjectCheckpoints:
-    return ObjectCheckpoints(open_object_store(url), attempt=attempt, keep=keep)
+def store(url: str, attempt: int = 1, keep: int = 2) -> Checkpoints:
+    return checkpoints_at(url, attempt=attempt, keep=keep)
 
 
 def writes(text: str) -> Callable[[Path], None]:
@@ -267,7 +269,7 @@ def test_a_disk_that_is_really_full(tmp_path: Path) -> None:
 WRITER = """
 import sys
 import tests.unit.train.stores
-from rota.train.object_checkpoints import checkpoints_at
+from rota.train.checkpoint import checkpoints_at
 made = checkpoints_at(sys.argv[1], None, attempt=int(sys.argv[2]))
 found = made.newest()
 if found is not None:
@@ -346,7 +348,7 @@ def test_ranks_write_one_checkpoint_together(memory: str, board: RankStore, scra
     kept = {path.relative_to(first.folder).parts[0] for path in first.folder.rglob("*") if path.is_file()}
     assert kept == {"rank-0"}, "it has read the others' parts, and keeps its own"
     for rank in (1, 2, 6):
-        made = ObjectCheckpoints(open_object_store(memory), board, attempt=2, rank=rank, world_size=7)
+        made = checkpoints_at(memory, board, attempt=2, rank=rank, world_size=7)
         part = made.named(name)
         assert (part.rank_folder(rank) / "mine").read_text() == str(rank if rank < 3 else 0)
         assert sorted(path.name for path in (part.folder / "rank-0" / "state").iterdir()) == ["random-0", "random-1", "random-2"]
@@ -418,7 +420,8 @@ def test_a_folder_may_be_given_as_a_url(memory: str) -> None:
 
 
 def test_a_url_is_a_store_and_a_path_is_a_folder(tmp_path: Path, memory: str) -> None:
-    assert isinstance(checkpoints_at(tmp_path, None), FolderCheckpoints)
+    assert isinstance(checkpoints_at(tmp_path).store, FolderCheckpointStore)
+    assert isinstance(checkpoints_at(memory).store, ObjectCheckpointStore)
     assert type(open_object_store(memory)) is ObjectStore and type(open_object_store(f"file://{tmp_path}")) is FolderObjects
     with pytest.raises(OptionError, match=r"checkpoint\.dir: 'nope://a/b' — can't be opened: Protocol not known: nope"):
         open_object_store("nope://a/b")

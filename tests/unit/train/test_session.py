@@ -18,7 +18,7 @@ from rota import train
 from rota.agent import datagrams
 from rota.agent.disk import REPORT_SOCKET
 from rota.errors import CheckpointError, OptionError
-from rota.train.checkpoint import FolderCheckpoints
+from rota.train.checkpoint import checkpoints_at
 from rota.train.rank_environment import JobEnvironment, read_rank_environment
 from rota.train.session import CheckpointWarning, Session, YieldExit
 from tests.examples import examples
@@ -99,7 +99,7 @@ def test_suspended_with_the_last_step_of_every_epoch_it_never_begins_with_an_emp
     for epoch in range(epochs - 1):
         assert run.once(batches) == batches * (epoch + 1)
         assert run.done[-1] == f"behind {epoch}", "it was suspended behind that, not before"
-        facts = FolderCheckpoints(tmp_path / "ckpt").newest()
+        facts = checkpoints_at(tmp_path / "ckpt").newest()
         assert facts is not None and (facts.facts["epoch"], facts.facts["offset"]) == (epoch + 1, 0)
     assert run.once(batches) is None, "with the last step of all it has only to end, and is not made to begin again for that"
     assert run.done == whole(epochs, batches)
@@ -327,7 +327,7 @@ def test_a_checkpoint_now_and_then_that_fails_does_not_end_the_run(tmp_path: Pat
     (tmp_path / "ckpt").write_text("a file is in the way")
     where = JobEnvironment(tmp_path, tmp_path / "ckpt", 1)
     job = Session(lambda folder: None, lambda folder: None, environment=where, every_seconds=0.0)
-    with pytest.warns(CheckpointWarning, match=r"could not be written to .*Training goes on"), job:
+    with pytest.warns(CheckpointWarning, match=r"could not be written to .*Training continues"), job:
         assert len(list(job.steps(range(3)))) == 3
 
 
@@ -396,7 +396,7 @@ def test_parts_on_several_nodes_that_cannot_be_told_apart_do_not_start(tmp_path:
     variables = {"ROTA_CHECKPOINT_DIR": str(tmp_path), "ROTA_JOB_ID": "1", "NNODES": "2", "NODE_RANK": "1", **ranks}
     under_rota = read_rank_environment({**variables, "ROTA_RUN_DIR": str(tmp_path)})
     for options in ({"save": print, "load": print}, {"framework_saves": True}):
-        with pytest.raises(OptionError, match=r"RANK.* — does not tell the processes on 2 nodes apart") as error:
+        with pytest.raises(OptionError, match=r"RANK.* — is not set for each process on 2 nodes") as error:
             Session(environment=under_rota, **options)  # type: ignore[arg-type]
         assert "torchrun --nnodes $NNODES" in error.value.hint
     with pytest.raises(OptionError, match="RANK"):

@@ -9,7 +9,7 @@ import time
 from collections.abc import Callable, Iterable
 from typing import NamedTuple
 
-from tests.live.ray_crowd import ACCELERATOR, GPUS, NODES, Crowd, Part, RaySite
+from tests.chaos.ray_crowd import ACCELERATOR, GPUS, NODES, Crowd, Part, RaySite
 
 PATIENCE = 300.0
 MOMENT_SECONDS = 1.5

@@ -21,9 +21,9 @@ from rota.compose.live_scheduler import JOURNAL_CODEC, make_scheduler
 from rota.core.validate import validate
 from rota.live.journal import Journal
 from rota.live.recovery import recover
-from tests.live.crowd import SAVED, Crowd, Hit
+from tests.chaos.crowd import SAVED, Crowd, Hit
+from tests.chaos.standstill import Standstill
 from tests.live.harness import Site, until
-from tests.live.standstill import Standstill
 
 TARGETS = ("daemon", "supervisor", "job")
 WRITING, READING = 26, 6

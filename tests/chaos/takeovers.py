@@ -1,6 +1,6 @@
 """Many takeovers: two schedulers that a service manager would keep running, and faults at seeded moments.
 
-python -m tests.live.takeovers --faults 20 --seed 0
+python -m tests.chaos.takeovers --faults 20 --seed 0
 
 Each fault hits the leader (killed, or stopped for longer than it may be silent), its session at PostgreSQL, the standby, or
 PostgreSQL itself. Jobs come all the time, and hold locks for themselves and their GPUs. The last line of the output is JSON: how

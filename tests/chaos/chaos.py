@@ -1,6 +1,6 @@
 """Chaos with real processes: faults of thirteen kinds at seeded moments. Nothing may be lost, run twice or end otherwise.
 
-    python -m tests.live.chaos --faults 240 --seed 1      # make chaos
+    python -m tests.chaos.chaos --faults 240 --seed 1      # make chaos
 
 Daemon, supervisors and jobs are killed with -9: at any moment, while a checkpoint is written, while a job resumes from one, while
 it is being parked, parked, and woken. Checkpoints and the journal find no room, a folder is read-only, the wall clock jumps, the
@@ -23,8 +23,8 @@ from typing import Any
 
 from rota.compose.live_scheduler import JOURNAL_CODEC, make_scheduler
 from rota.live.replay import replay
-from tests.live.crowd import CLUSTER, Crowd
-from tests.live.faults import Fault, Faults
+from tests.chaos.crowd import CLUSTER, Crowd
+from tests.chaos.faults import Fault, Faults
 from tests.live.harness import Site, until
 
 MUST_BE_ZERO = (

@@ -4,8 +4,8 @@ from pathlib import Path
 
 import pytest
 
+from tests.chaos.chaos import MUST_BE_ZERO, run
 from tests.examples import rotated
-from tests.live.chaos import MUST_BE_ZERO, run
 
 
 @pytest.mark.parametrize(("faults", "only"), [(3, "killed"), pytest.param(13, "", marks=pytest.mark.nightly)])

@@ -1,6 +1,6 @@
 """Chaos on a real Ray cluster: faults of many kinds at seeded moments. Nothing may get lost, run twice or end differently.
 
-    python -m tests.live.ray_chaos --faults 20 --only raylet-killed --seed 1      # make ray-chaos
+    python -m tests.chaos.ray_chaos --faults 20 --only raylet-killed --seed 1      # make ray-chaos
 
 A head, three nodes with two pretend GPUs each, a gang on two of them and a job beside it. Each node has a network namespace, if
 that is allowed here; else all are on loopback, and no network is cut. The journal is in PostgreSQL, if that is installed. After
@@ -24,12 +24,12 @@ import pytest
 
 from rota.compose.live_scheduler import JOURNAL_CODEC, make_scheduler
 from rota.live.replay import replay
+from tests.chaos.ray_crowd import ACCELERATOR, GPUS, NODES, Crowd, RaySite
+from tests.chaos.ray_faults import Fault, Faults
 from tests.live.harness import until
 from tests.live.hurried import GRACE_SECONDS, SILENT_SECONDS, SLACK_SECONDS
 from tests.live.network import Network, problem
 from tests.live.ray_cluster import RayCluster
-from tests.live.ray_crowd import ACCELERATOR, GPUS, NODES, Crowd, RaySite
-from tests.live.ray_faults import Fault, Faults
 from tests.postgres import postgres_server
 
 LEASE_SECONDS = 20.0

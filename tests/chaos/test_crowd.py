@@ -8,7 +8,7 @@ from pathlib import Path
 
 import pytest
 
-from tests.live.crowd import PACKAGES, SCRIPT, Asked, Crowd, Hit
+from tests.chaos.crowd import PACKAGES, SCRIPT, Asked, Crowd, Hit
 from tests.live.harness import Site, until
 
 

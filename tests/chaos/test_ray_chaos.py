@@ -6,8 +6,8 @@ import pytest
 
 pytest.importorskip("ray")
 
+from tests.chaos.ray_chaos import MUST_BE_ZERO, run
 from tests.examples import rotated
-from tests.live.ray_chaos import MUST_BE_ZERO, run
 
 pytestmark = pytest.mark.nightly
 

@@ -17,7 +17,7 @@ from rota.agent.attempt_files import AttemptStatus, read_order, read_status
 from rota.agent.constants import ENDED
 from rota.agent.disk import LOGS, RUN
 from rota.agent.processes import boot_s
-from tests.live.crowd import Crowd
+from tests.chaos.crowd import Crowd
 from tests.live.harness import Site
 
 LEASE_SECONDS = 10.0

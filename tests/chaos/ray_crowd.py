@@ -12,11 +12,12 @@ from rota.compose.live_scheduler import JOURNAL_CODEC
 from rota.errors import RotaError
 from rota.live.journal import Journal
 from rota.live.journal_place import find_journal, open_journal
+from tests.live import hurried
 from tests.live.harness import Site
 from tests.live.ray_cluster import SETTINGS, RayCluster, end_supervisors
 from tests.postgres import PostgresServer
 
-SCRIPT, HURRIED = Path(__file__).with_name("ray_chaos_job.py"), Path(__file__).with_name("hurried.py")
+SCRIPT, HURRIED = Path(__file__).with_name("ray_chaos_job.py"), Path(hurried.__file__)
 PACKAGES = str(Path(rota.__file__).parents[1])
 NODES, GPUS, ACCELERATOR = ("n1", "n2", "n3"), 2, "V100"
 SIZES = {"gang": 3, "single": 1}
