@@ -1,1 +1,1 @@
-"""Driver one: virtual time. The same core as everywhere else, against machines that are modelled."""
+"""The simulator: a driver with a virtual clock. It runs the same core as live schedulers, on modelled machines."""

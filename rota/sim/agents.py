@@ -1,4 +1,4 @@
-"""Agents of the chaos driver, one per node. `rota/agent/rules.py` decides what they do, refuse and answer, as on real machines.
+"""Agents of the chaos driver, one per node. `rota/agent/rules.py` decides what they do, refuse and reply, as on real machines.
 
 This file carries that out in a simulated world. `docs/contributing/drivers.md` lists the promises behind the rules.
 """
@@ -16,7 +16,7 @@ OPERATIONS: dict[type, str] = {Launch: LAUNCH, Resume: RESUME, Resize: RESIZE, S
 
 @dataclass
 class SimulatedTask:
-    """One node's processes of one attempt, as they really are."""
+    """Processes of one attempt on one node, as they really are."""
 
     held: rules.TrackedAttempt
     gpus: tuple[int, ...]
@@ -36,7 +36,7 @@ class SimulatedTask:
 
 
 class World(Protocol):
-    """What an agent needs of the world around it."""
+    """The simulated world, as far as an agent uses it."""
 
     now_s: float
     storage: dict[int, float]
@@ -51,7 +51,7 @@ class World(Protocol):
 
 
 class Agent:
-    """A node: it obeys the rules, and says what it has."""
+    """The agent of one node. It follows the rules and reports its attempts."""
 
     def __init__(self, world: World, node: int) -> None:
         self.world, self.node = world, node
@@ -80,7 +80,7 @@ class Agent:
         part.steps = self.world.storage.get(job, 0.0)
 
     def end_if_lease_is_over(self, job: int, agent_now_s: float) -> bool:
-        """By this agent's own clock."""
+        """Stop a job whose lease has expired by this agent's own clock. Return whether it was stopped."""
         decision = rules.expire_lease(self._known(job), agent_now_s)
         part, held = self.parts[job], decision.known.held
         if decision.action is None or held is None:
@@ -109,7 +109,8 @@ class Agent:
         return rules.KnownJob(self.highest.get(job, rules.KnownJob().highest), part.held if part is not None else None)
 
     def _instruction(self, command: JobCommand | Renew) -> rules.AgentCommand:
-        """Leases of one core are equally long, so the end of a lease tells which command was sent later."""
+        """Convert a command to the form that agents use. All leases of one core are equally long, so the command with the later
+        lease was sent later."""
         if isinstance(command, Renew):
             return rules.AgentCommand(RENEW, command.attempt, lease_s=command.lease_s, sent_s=command.lease_s)
         found = rules.AgentCommand(OPERATIONS[type(command)], command.attempt, command.sequence)
@@ -119,7 +120,7 @@ class Agent:
         return found._replace(lease_s=command.lease_s, sent_s=command.lease_s) if isinstance(command, Resume) else found
 
     def _mine(self, command: Launch | Resize) -> tuple[int, ...]:
-        """The GPUs of a command that are this node's."""
+        """Return the GPUs of a command that are on this node."""
         first, end = self.world.span(self.node)
         return tuple(gpu for gpu in command.gpus.tolist() if first <= gpu < end)
 
@@ -142,7 +143,7 @@ class Agent:
             part.held = rules.parked(part.held) if park else rules.ended(part.held, Outcome.YIELDED)
 
     def _answer(self, job: int, attempt: int) -> None:
-        """Say how things are with this attempt here, whatever was asked."""
+        """Report the state of this attempt on this node, whatever the command requested."""
         now, node, part = self.world.now_s, self.node, self.parts.get(job)
         reply = rules.describe(part.held if part is not None else None, attempt)
         mine = part is not None and part.attempt == attempt

@@ -1,4 +1,4 @@
-"""Jobs for chaos: small ones of every sort."""
+"""Small jobs of every sort, for chaos tests."""
 
 import random
 from typing import Any
@@ -9,8 +9,8 @@ from rota.model.job import JobSpec
 def mixed_jobs(
     count: int, seed: int, widest: int, *, parking: bool = True, parts: bool = False, elastic: bool = False
 ) -> list[JobSpec]:
-    """Small jobs of several widths, or parts of a GPU too, or of several sizes each; some give up after a few failures of their
-    own, nothing else ends them early."""
+    """Return small jobs of several widths: with `parts` some request a fraction of a GPU, with `elastic` some accept several
+    sizes. Some jobs fail after a few failures of their own; nothing else ends a job early."""
     dice = random.Random(seed)
     widths: list[float] = [width for width in (1, 1, 2, 3, 4, 6, 8) if width <= widest]
     if parts:

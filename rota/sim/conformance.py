@@ -1,4 +1,4 @@
-"""The property suite for policies: what any of them must keep, tried on random workloads. Behind `rota policy check`."""
+"""The property suite behind `rota policy check`: properties that every policy must have, tried on random workloads."""
 
 import copy
 import signal
@@ -30,15 +30,15 @@ from rota.sim.physics import Physics
 
 FLOORS = ("4xV100", "2x(4xV100) + 4xK80", "3x(2xA100) + 1x(4xP100)")
 LIMIT_SECONDS = 60.0
-"""A property is tried for so long at most."""
+"""Time limit for each property, in seconds."""
 
 PAIRED = Rates(speeds={}, pairs={("", "", kind, n): (0.7, 0.7) for kind in ("V100", "K80", "A100", "P100") for n in (1, 2, 4)})
-"""What a policy that packs meets: any two jobs of one width may share, and get 1.4 times the work done."""
+"""Rates that a policy with packing sees: any two jobs of one width may share GPUs, and do 1.4 times the work together."""
 
 
 @dataclass(frozen=True)
 class Finding:
-    """One property, and the story of its first violation if it does not hold."""
+    """A property, and the description of its first violation if it does not hold."""
 
     name: str
     holds: bool
@@ -55,12 +55,12 @@ def check_policy(make: Callable[[], Policy], seeds: int = 20, limit_seconds: flo
 
 
 class _Late(BaseException):
-    """Time is up. No policy catches this by catching Exception."""
+    """The time limit has passed. A policy that catches Exception does not catch this."""
 
 
 @contextmanager
 def _time_limit(seconds: float) -> Iterator[None]:
-    """Interrupts whatever runs, also a policy that never returns. Only the main thread can be interrupted."""
+    """Interrupt the block after this time, even in a policy that never returns. Only the main thread can be interrupted."""
     if threading.current_thread() is not threading.main_thread():
         yield
         return
@@ -100,7 +100,7 @@ def _tried(
 
 
 def workload(seed: int, jobs: int = 30) -> tuple[Cluster, list[Arrival]]:
-    """A small random cluster and jobs that fit it."""
+    """Return a small random cluster and jobs that fit it."""
     rng = np.random.Generator(np.random.Philox(key=np.array([seed, 99], dtype=np.uint64)))
     cluster = Cluster.parse(FLOORS[seed % len(FLOORS)])
     gaps = rng.exponential(40.0, jobs).round(int(rng.integers(0, 3)))
@@ -128,7 +128,7 @@ def _simulate(policy: Policy, seed: int, jobs: int = 30, after: Callable[[Schedu
 
 
 class _WatchedScheduler(Scheduler):
-    """A scheduler somebody may look at after every step."""
+    """A scheduler that calls a function after every step."""
 
     def __init__(self, cluster: Cluster, settings: Settings, after: Callable[[Scheduler], None] | None = None) -> None:
         super().__init__(cluster, Packed(), settings, rates=PAIRED)
@@ -142,7 +142,7 @@ class _WatchedScheduler(Scheduler):
 
 
 class _Spied:
-    """A policy somebody listens to."""
+    """A policy whose answers are passed to a function."""
 
     def __init__(self, policy: Policy, hear: Callable[[View, Allocation], None]) -> None:
         self._policy, self._hear = policy, hear
@@ -166,7 +166,7 @@ def _answers_are_sound(make: Callable[[], Policy], seed: int) -> None:
         if isinstance(answer, Ranking):
             order = np.asarray(answer.order)
             if len(np.unique(order)) != len(order):
-                raise Violation("the same job stands twice in a ranking")
+                raise Violation("a ranking has the same job twice")
             if len(order) and (order.min() < 0 or order.max() >= len(view.jobs)):
                 raise Violation("a ranking names a job that is not in the view")
         if np.isnan(answer.until_s) or answer.until_s < view.now_s:
@@ -188,7 +188,7 @@ def _same_view_same_answer(make: Callable[[], Policy], seed: int) -> None:
     def hear(view: View, answer: Allocation) -> None:
         again = make().allocate(view)
         if not _alike(answer, again):
-            raise Violation("asked twice about one view, it answered differently")
+            raise Violation("called twice with one view, it answered differently")
 
     _simulate(_Spied(make(), hear), seed, jobs=15)
 
@@ -234,7 +234,7 @@ def _core_stays_sound(make: Callable[[], Policy], seed: int) -> None:
 
 
 def _replay_repeats(make: Callable[[], Policy], seed: int) -> None:
-    """Re-deciding from the journal gives the same commands."""
+    """Check that deciding again from the journal gives the same commands."""
     cluster, arrivals = workload(seed)
     policy = make()
     settings = Settings(seed=seed, packing=needs_of(policy).packing)

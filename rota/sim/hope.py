@@ -1,26 +1,26 @@
-"""Notices that nodes fail faster than any job can save its state, which would keep a simulation running for ever."""
+"""Detection of nodes that fail faster than any job can save its state. Such a simulation would never end."""
 
 from collections.abc import Mapping
 
 from rota.errors import SimulationStalled
 
 FAILURES_TO_SAVE = 100
-"""Within this many failures of each node, on average, a job has to save a step or end."""
+"""A job must save a step or end within this many failures per node, on average."""
 MOST_FAILURES = 2000
-"""Within this many failures of each node, on average, a job has to end."""
+"""A job must end within this many failures per node, on average."""
 HINT = "times are in seconds: --node-mtbf-seconds 86400, and --checkpoint-every-seconds 600"
 
 
 class Hope:
-    """What has been reached since the last job ended."""
+    """Failures and saved steps since the last job ended."""
 
     def __init__(self, nodes: int) -> None:
         self._nodes = nodes
         self._ended, self._failures, self._saved = 0, 0, -1.0
 
     def check(self, failures: int, ended: int, storage: Mapping[int, float]) -> None:
-        """Raise Stalled if no job ends any more. `failures` and `ended` are counted from the start; `storage` has the saved steps
-        of each job."""
+        """Raise SimulationStalled if no job ends any more. `failures` and `ended` are counted from the start; `storage` has the
+        saved steps of each job."""
         if ended > self._ended:
             self._ended, self._failures, self._saved = ended, failures, -1.0
             return
@@ -29,12 +29,12 @@ class Hope:
             saved = sum(storage.values())
             if saved <= self._saved or (self._saved < 0 and not saved):
                 raise SimulationStalled(
-                    f"Every node has failed {FAILURES_TO_SAVE} times on average, and no job has saved a step: none can end.",
+                    f"Every node has failed {FAILURES_TO_SAVE} times on average, and no job has saved a step, so none can end.",
                     hint=HINT,
                 )
             self._saved = saved
         if since > MOST_FAILURES * self._nodes:
             raise SimulationStalled(
-                f"Every node has failed {MOST_FAILURES} times on average since the last job finished: none gets to its end.",
+                f"Every node has failed {MOST_FAILURES} times on average since the last job finished, so none can end.",
                 hint=HINT,
             )

@@ -1,4 +1,4 @@
-"""What a simulated driver measures of running jobs: how fast and how busy they are, with noise."""
+"""Measurements of running jobs by the simulated driver: rates and GPU utilisation, with noise."""
 
 import math
 from collections.abc import Sequence
@@ -13,7 +13,7 @@ from rota.sim.physics import Physics
 from rota.sim.run import SimulatedAttempt
 
 MEASUREMENTS = 5
-"""So often a job is measured after something changed for it."""
+"""Number of measurements of a job after each change of its conditions."""
 
 
 def measure(
@@ -24,7 +24,7 @@ def measure(
     seed: int,
     now_s: float,
 ) -> Measured:
-    """How each of these jobs does, since something last changed for it."""
+    """Measure these jobs, each over the time since its conditions last changed."""
     seen = [(job, run, arrivals[job].spec) for job, run in live if run.since_s < now_s]
     noise = np.ones(len(seen))
     if physics.noise:

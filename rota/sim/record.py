@@ -1,4 +1,4 @@
-"""What happened in a simulation, job by job, as the physics saw it."""
+"""The history of a simulation, job by job, as the physics saw it."""
 
 from array import array
 from collections.abc import Sequence
@@ -15,8 +15,8 @@ from rota.model.units import Floats, Ints
 
 
 class GpuIntervals:
-    """Who had which GPUs when: one row per stretch of time in which a job held its GPUs, in the order they ended. Where two had
-    the same, both have a row."""
+    """GPU intervals: one row per interval in which a job held its GPUs, ordered by end. If two jobs held the same GPUs, each of
+    them has a row."""
 
     def __init__(self) -> None:
         self._job, self._start, self._end = array("q"), array("d"), array("d")
@@ -31,13 +31,13 @@ class GpuIntervals:
         self._first.append(len(self._gpus))
 
     def share(self, job: int, other: int, gpus: Ints, start_s: float, end_s: float) -> None:
-        """Two jobs had these GPUs at the same time."""
+        """Record that two jobs held these GPUs at the same time."""
         if end_s > start_s:
             self._shared.append((job, other, int(gpus[0]), len(gpus), start_s, end_s))
 
     @property
     def shared(self) -> list[tuple[int, int, int, int, float, float]]:
-        """When two jobs had the same GPUs: both jobs, the first GPU, how many, from and to; in the order they ended."""
+        """Intervals in which two jobs held the same GPUs: both jobs, first GPU, number of GPUs, start and end; ordered by end."""
         return self._shared
 
     def __len__(self) -> int:
@@ -57,7 +57,7 @@ class GpuIntervals:
 
     @property
     def first(self) -> Ints:
-        """Row r held the GPUs gpus[first[r]:first[r + 1]]."""
+        """Offsets into `gpus`: row r held the GPUs gpus[first[r]:first[r + 1]]."""
         return np.array(self._first, dtype=np.int64)
 
     @property
@@ -66,7 +66,7 @@ class GpuIntervals:
 
 
 FEEDBACK_STEPS = 100.0
-"""Steps after which people look whether a job is worth going on with (Gandiva, OSDI'18)."""
+"""Steps after which users decide whether a job is worth continuing (Gandiva, OSDI'18)."""
 
 
 @dataclass(eq=False)
@@ -77,33 +77,33 @@ class Record:
     first_run_s: Floats
     finished_s: Floats
     cancelled_s: Floats
-    """When a search gave it up; such a job never finishes."""
+    """Time at which a search cancelled the job; such a job never finishes."""
     feedback_s: Floats
-    """When it had made its first steps, as many as give a first impression, or all if it has fewer."""
+    """Time at which the job had made FEEDBACK_STEPS steps, or all its steps if it has fewer."""
     gpus: Floats
     occupied_seconds: Floats
-    """Time its GPUs were taken, overheads included."""
+    """Time during which the job held GPUs, in seconds, including overheads."""
     occupied_gpu_seconds: Floats
-    """The same times GPUs; of what two jobs held together, half is each one's."""
+    """GPU-seconds held by the job. If two jobs held GPUs together, each counts half."""
     launches: Ints
     suspensions: Ints
     migrations: Ints
     resizes: Ints
-    """Changes of size while it ran."""
+    """Changes of size without a restart."""
     lost_gpu_seconds: Floats
-    """Work done and lost to crashes, in what it takes a job that has its GPUs to itself."""
+    """Work lost to crashes, as the GPU-seconds that a job with exclusive GPUs needs for it."""
     pool_gpu_seconds: Floats
-    """GPU-seconds taken in each pool. A GPU that two jobs share is taken once."""
+    """GPU-seconds taken in each pool. A GPU that two jobs share is counted once."""
     packing: bool = False
-    """Jobs were allowed to share GPUs."""
+    """Whether jobs were allowed to share GPUs."""
     ended: int = 0
     decisions: int = 0
     decision_seconds: float = 0.0
-    """Processor time the core and the policy took."""
+    """Processor time of the core and the policy, in seconds."""
     instants: int = 0
     gpu_intervals: GpuIntervals = field(default_factory=GpuIntervals)
     outages: list[tuple[int, float, float]] = field(default_factory=list)
-    """(node, from, to): when nodes were down."""
+    """Outages of nodes, as (node, start, end)."""
 
     @classmethod
     def empty(cls, arrivals: Sequence[Arrival], cluster: Cluster, packing: bool = False) -> Self:
@@ -141,7 +141,7 @@ class Record:
         self._last_gpus[job] = command.gpus
 
     def resize(self, job: int, command: Resize) -> None:
-        """It goes on with another size."""
+        """Record a change of size of a running job."""
         self.resizes[job] += 1
         self._last_gpus[job] = command.gpus
 
@@ -151,7 +151,8 @@ class Record:
             self.first_run_s[job] = now_s
 
     def release(self, job: int, gpus: Ints, held_s: float, now_s: float, shared_seconds: float = 0.0) -> None:
-        """A job gives its GPUs back, which it shared with a partner for so long. A part of a GPU counts as that."""
+        """Record that a job released its GPUs, which it shared with a partner for `shared_seconds`. A fraction of a GPU counts as
+        a fraction."""
         seconds = now_s - held_s
         self.gpu_intervals.add(job, gpus, held_s, now_s)
         self.occupied_seconds[job] += seconds
@@ -161,7 +162,7 @@ class Record:
         self.pool_gpu_seconds[self._cluster.gpu_pool[gpus[0]]] += seconds * size
 
     def progress(self, job: int, since_s: float, from_step: float, to_step: float, rate: float) -> None:
-        """It made these steps at one rate."""
+        """Record steps that a job made at a constant rate."""
         if to_step >= FEEDBACK_STEPS > from_step and np.isnan(self.feedback_s[job]):
             self.feedback_s[job] = since_s + (FEEDBACK_STEPS - from_step) / rate
 
@@ -173,7 +174,7 @@ class Record:
         self._last_gpus.pop(job, None)
 
     def cancel(self, job: int, now_s: float) -> None:
-        """It ends before it is done."""
+        """Record that a job ended before all its steps were done."""
         self.cancelled_s[job] = now_s
         self.ended += 1
         self._last_gpus.pop(job, None)

@@ -1,4 +1,4 @@
-"""The truth about one attempt in a simulation: what it holds, how fast it is, and how far it got."""
+"""The truth about one attempt in a simulation: its GPUs, its rate and its steps."""
 
 from dataclasses import dataclass
 from typing import Any
@@ -6,7 +6,7 @@ from typing import Any
 from rota.model.units import FOREVER, MILLI
 
 WHOLE = 1e-6
-"""A step done but for this part of it is done: what is left is rounding."""
+"""Tolerance for rounding: a step that lacks less than this fraction is complete."""
 
 
 @dataclass(slots=True)
@@ -17,32 +17,32 @@ class SimulatedAttempt:
     gpus: Any
     nodes: tuple[int, ...]
     exclusive_rate: float
-    """Steps per second while nobody else runs on its GPUs."""
+    """Steps per second while no other job runs on the same GPUs."""
     rate: float
-    """And now."""
+    """Current steps per second."""
     from_step: float
     since_s: float
-    """At this rate since; FOREVER: it makes no progress yet, or no more."""
+    """Time since which the attempt runs at this rate; FOREVER while it makes no progress."""
     total: float
     held_s: float
-    """Its GPUs are taken since; FOREVER: they are not."""
+    """Time since which the attempt holds its GPUs; FOREVER while it holds none."""
     milli_per_gpu: int = MILLI
-    """Thousandths that it takes of each GPU."""
+    """Thousandths of each GPU that the attempt holds."""
     limit: float = FOREVER
-    """It rests when it has done so many."""
+    """Number of steps after which the attempt pauses until the next round; FOREVER if rounds do not have whole steps."""
     round_s: float = FOREVER
-    """When that was settled."""
+    """Time at which `limit` was set."""
     saves_s: float = 0.0
-    """It saves its state every so often from here on."""
+    """Time from which the intervals between periodic saves are counted."""
     shared_seconds: float = 0.0
-    """Time since then in which another job had its GPUs too."""
+    """Time since `held_s` during which another job held the same GPUs, in seconds."""
     parked_before: bool = False
-    """Its pages on the host have been used: parking it again is cheap."""
+    """Whether the attempt was parked before. Its pages on the host are then in use already, so parking it again is cheap."""
     stretch: int = 0
-    """Counts the times its course changed: an end that was foreseen before no longer holds."""
+    """Incremented whenever the job's rate or end changes, which invalidates end events already queued."""
 
     leaves_s: float = FOREVER
-    """When it has made its last step, if nothing changes for it."""
+    """Time of the last step if nothing changes for the attempt; FOREVER while no end is foreseen."""
 
     def steps(self, now_s: float) -> float:
         if self.since_s >= now_s:

@@ -1,4 +1,4 @@
-"""Searches in a simulation: jobs that turn out to be worse than others are cancelled, as soon as their progress shows it."""
+"""Searches in a simulation: jobs that turn out to be worse than others are cancelled as soon as their progress shows it."""
 
 from typing import Any
 
@@ -15,17 +15,17 @@ class _Field:
     def __init__(self, search: Search, number_of: dict[str, int]) -> None:
         self.steps, self.keep = search.steps, search.keep
         self.rank = {number_of[name]: rank for rank, name in enumerate(search.jobs) if name in number_of}
-        """The best has the lowest."""
+        """Rank of each job. The best job has the lowest."""
         self.shown: set[int] = set()
 
     def show(self, job: int) -> list[int]:
-        """This one shows it too. Those that are not among the best so far."""
+        """Record that a job has shown how good it is. Return the jobs that are not among the best of those that have."""
         self.shown.add(job)
         return sorted(self.shown, key=self.rank.__getitem__)[self.keep :]
 
 
 class SearchEngine(Engine):
-    """An engine whose jobs are watched by those who search."""
+    """An engine that cancels the worse jobs of searches."""
 
     def __init__(self, *given: Any, searches: tuple[Search, ...], **more: Any) -> None:
         super().__init__(*given, **more)
@@ -44,7 +44,7 @@ class SearchEngine(Engine):
         stretch = run.stretch
 
         def there(events: list[External]) -> None:
-            if run.stretch == stretch:  # else it was stopped before, or got another pace
+            if run.stretch == stretch:  # otherwise the attempt was stopped earlier, or its rate changed
                 self._shows(job, field, events)
 
         at_s = self.now_s + max(field.steps - run.from_step, 0.0) / run.rate
@@ -55,7 +55,7 @@ class SearchEngine(Engine):
         if what == EXIT:
             job, field = item[0], self._field_of.get(item[0])
             if field is not None and job not in field.shown and self.record.finished_s[job] == self.now_s:
-                self._shows(job, field, events)  # it has fewer steps than that
+                self._shows(job, field, events)  # the job has fewer steps than the search observes
 
     def _shows(self, job: int, field: _Field, events: list[External]) -> None:
         for loser in field.show(job):

@@ -27,7 +27,6 @@ NOT_YET = (
     "rota/papers",
     "rota/profiles",
     "rota/ray",
-    "rota/sim",
     "rota/tactics",
     "rota/traces",
     "rota/train",

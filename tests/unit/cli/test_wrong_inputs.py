@@ -74,7 +74,7 @@ def test_a_policy_that_draws_its_answers_did_not_raise(folder: Path, rota: Rota)
         "        return rota.Ranking.by([random.random() for _ in range(len(view.jobs))])\n"
     )
     code, out, _ = rota("policy", "check", "./draw.py", "--seeds", "2")
-    assert code == 1 and "asked twice about one view, it answered differently (seed" in out
+    assert code == 1 and "called twice with one view, it answered differently (seed" in out
     assert "raised" not in out and "Violation" not in out
     assert "ok    recorded answers lead to the same decisions again" in out
 

@@ -107,7 +107,9 @@ class AtOnce:
         return Ranking(order=np.arange(len(view.jobs)), run_seconds=zero, wait_seconds=zero)
 
 
-@pytest.mark.parametrize(("policy", "story"), [(Nobody(), "got no job anywhere"), (AtOnce(), "got no job far")])
+@pytest.mark.parametrize(
+    ("policy", "story"), [(Nobody(), "gave the jobs no progress"), (AtOnce(), "gave the jobs hardly any progress")]
+)
 @pytest.mark.slow
 def test_decisions_that_help_nobody_end_in_an_error(policy: Any, story: str) -> None:
     with pytest.raises(SimulationStalled) as caught:
