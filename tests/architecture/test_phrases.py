@@ -28,7 +28,6 @@ NOT_YET = (
     "rota/profiles",
     "rota/ray",
     "rota/tactics",
-    "rota/traces",
     "rota/train",
     "docs/architecture.md",
     "docs/contributing/decisions/0001-events-in-commands-out.md",
