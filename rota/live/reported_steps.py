@@ -1,4 +1,4 @@
-"""Steps as jobs report them, taken in with care: a job may report anything, and what it reports decides how long others wait."""
+"""Limits on the steps that jobs report: a job may report anything, and its report decides how long other jobs wait."""
 
 from collections.abc import Callable
 from dataclasses import replace
@@ -9,10 +9,11 @@ from rota.wire.submitted import SubmittedJob
 
 
 def within_requested(status: AttemptStatus, submitted: Callable[[int], SubmittedJob]) -> AttemptStatus:
-    """Return the status with no more steps than its job requested, or than any job may request; `steps_problem` says so."""
+    """Return the status with at most the steps that its job requested, and that any job may request. `steps_problem` explains a
+    limit."""
     try:
         requested = submitted(status.job).steps
-    except KeyError:  # a process that the scheduler knows nothing of
+    except KeyError:  # a process of which the scheduler knows nothing
         requested = None
     most = float(min(requested, MAX_STEPS) if requested is not None else MAX_STEPS)
     total = status.steps_total if status.steps_total is None else min(status.steps_total, float(MAX_STEPS))

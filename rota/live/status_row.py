@@ -1,4 +1,4 @@
-"""How the scheduler is, for `rota status`."""
+"""The state of the scheduler for `rota status`."""
 
 import os
 from collections import Counter
@@ -20,7 +20,7 @@ from rota.wire.rows import StatusRow
 def status_row(
     state: State, configuration: Mapping[str, Any], now_s: float, *, worker_pid: int | None, disk_problem: str
 ) -> StatusRow:
-    """Of a scheduler in this state and with this configuration."""
+    """Return the row of a scheduler with this state and configuration."""
     codes = state.jobs.table.phase[list(state.jobs.row.values())]
     phases = Counter(Phase(code).word for code in codes.tolist())
     return StatusRow(
