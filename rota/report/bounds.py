@@ -68,8 +68,8 @@ class Bounds:
     offered_load: float | None = None
     """Seconds of the whole cluster that the jobs need, at the prices that make it the most, divided by the seconds from the first
     to the last submission. With equal GPUs: sum of GPUs x run time / (cluster GPUs x that time). Limited to the fraction of the
-    cluster that the jobs would occupy at one time if none waited: a few long jobs in quick succession are no heavy load if all of
-    them fit. None also if all jobs are submitted at once."""
+    cluster that the jobs would occupy at one time if none waited: a few long jobs in quick succession are not a heavy load if all
+    of them fit. None also if all jobs are submitted at once."""
     shortest_seconds: Floats
     """Shortest run time of each job in seconds, in the order given; inf if unknown."""
 
