@@ -1,4 +1,4 @@
-"""The documentation opens on the commands, a picture and three doors, and sorts every page as one of five kinds."""
+"""The documentation opens with the commands, a picture and three entry points, and sorts every page as one of five kinds."""
 
 import re
 from pathlib import Path

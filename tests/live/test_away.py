@@ -1,4 +1,4 @@
-"""A scheduler that is not running, or is another user's: what commands say of its home, and what they leave alone."""
+"""A scheduler that is not running, or belongs to another user: what commands report about its home, and what they leave alone."""
 
 import contextlib
 import hashlib

@@ -1,4 +1,4 @@
-"""Unmodified scripts under a real scheduler on pretend GPUs: they take turns on one GPU, asleep in between, and lose nothing."""
+"""Unmodified scripts under a real scheduler on pretend GPUs: they take turns on one GPU, parked in between, and lose nothing."""
 
 import contextlib
 import os

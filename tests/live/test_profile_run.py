@@ -1,4 +1,4 @@
-"""`rota profile run`: a job really runs in every way that it accepts, and its rates go to a table."""
+"""`rota profile run`: a job really runs with every option that it accepts, and its rates go to a table."""
 
 import json
 import signal

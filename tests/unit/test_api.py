@@ -1,4 +1,4 @@
-"""What `rota.simulate` makes of clusters and profiles."""
+"""The clusters and profiles that `rota.simulate` accepts."""
 
 from pathlib import Path
 from typing import Any

@@ -1,4 +1,4 @@
-"""The driver of a cluster, with real agents and processes: what is lost on the way, late, or gone."""
+"""The driver of a cluster, with real agents and processes: messages that are lost or late, and nodes that are gone."""
 
 import contextlib
 import json

@@ -1,4 +1,4 @@
-"""How a job of a cluster is parked, as the node that starts it finds it."""
+"""How a job of a cluster is parked, as found by the node that starts it."""
 
 import sys
 from pathlib import Path

@@ -1,4 +1,4 @@
-"""One writer for each epoch, whatever happens to the sessions of those who want to lead."""
+"""One writer for each epoch, whatever happens to the sessions of candidates."""
 
 import contextlib
 import random

@@ -1,4 +1,4 @@
-"""A journal in PostgreSQL while its server goes away, and while answers get lost."""
+"""A journal in PostgreSQL while its server goes away, and while replies get lost."""
 
 import contextlib
 import select

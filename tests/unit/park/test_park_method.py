@@ -1,4 +1,4 @@
-"""How a job is parked, and why so: every reason once, and that no way is chosen that can't work."""
+"""The park method of a job and its reason: every reason once, and no method that cannot work."""
 
 import pytest
 from hypothesis import given

@@ -1,4 +1,4 @@
-"""The error of the catalogue: what counts, how it is summed up, and which folders are understood."""
+"""The error of the catalogue: what counts, how it is summed up, and which folders are accepted."""
 
 from pathlib import Path
 

@@ -1,4 +1,4 @@
-"""Gavel's JSON: what it says, and what is refused."""
+"""Gavel's JSON: what is read, and what is refused."""
 
 import json
 from dataclasses import dataclass

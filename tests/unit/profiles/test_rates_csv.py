@@ -1,4 +1,4 @@
-"""Our own table of rates: what it says, and what is refused."""
+"""Rota's own table of rates: what is read, and what is refused."""
 
 from dataclasses import dataclass
 from pathlib import Path

@@ -1,4 +1,4 @@
-"""Tensors of modules: what counts, what is built and where, what is said when it cannot be; and the file that keeps them."""
+"""Tensors of modules: what counts, what is built and where, the errors if it cannot be; and the file that keeps them."""
 
 import sys
 from pathlib import Path

@@ -1,4 +1,4 @@
-"""Rates that are added to a table: what is new replaces, the rest stays, and readers read it back."""
+"""Rates that are added to a table: new ones replace old ones, the rest stays, and the table reads back."""
 
 from pathlib import Path
 

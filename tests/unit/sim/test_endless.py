@@ -1,4 +1,4 @@
-"""Simulations that used to go on for ever: each ends, or says why it cannot."""
+"""Simulations that used to run for ever: each ends, or explains why it cannot."""
 
 import time
 from typing import Any

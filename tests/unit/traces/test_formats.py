@@ -1,4 +1,4 @@
-"""The formats of others: what becomes of their rows, what is skipped, what is noted, and that each is told from the rest."""
+"""The formats of others: how rows are read, what is skipped, what is noted, and that each is distinguished from the rest."""
 
 import math
 from itertools import pairwise

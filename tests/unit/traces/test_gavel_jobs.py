@@ -1,4 +1,4 @@
-"""Gavel's generator without Gavel's files: what is drawn, how load becomes arrivals, and how it is spelled."""
+"""Gavel's generator without Gavel's files: the draws, the conversion of load to arrivals, and the names."""
 
 from collections import Counter
 from dataclasses import replace

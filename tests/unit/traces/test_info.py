@@ -1,4 +1,4 @@
-"""What `rota trace info` and `convert` say of a trace that was not carried over whole, and what `generate` can be asked for."""
+"""What `rota trace info` and `convert` report about a trace that was not carried over completely, and what `generate` accepts."""
 
 import json
 from pathlib import Path

@@ -1,4 +1,4 @@
-"""Every malformed trace gives one TraceError that names file, line, field and value, and says what to do next."""
+"""Every malformed trace gives one TraceError that names file, line, field and value, and the next step."""
 
 from dataclasses import dataclass
 from pathlib import Path

@@ -1,4 +1,4 @@
-"""The record of what was submitted, and the JSON that homes hold."""
+"""The record of a submission, and its JSON in homes."""
 
 import json
 
