@@ -59,9 +59,7 @@ def renewed(options: Options, kinds: Sequence[Kind], cluster: Cluster, rates: Ra
         for new in _alone(number, kinds[number], cluster, rates):
             fresh[_key(new)] = new
     for way in ways:
-        if (
-            way.partner_kind < 0 and way.kind in changed
-        ):  # an option that is known not to run stays, with a rate of next to nothing
+        if way.partner_kind < 0 and way.kind in changed:  # an option known not to run stays, at next to nothing
             fresh.setdefault(_key(way), way._replace(rate=STANDS_STILL, spread=0.0))
         if way.partner_kind < 0 and _is_asked(way, kinds):
             alone[way.kind][way.pool] = fresh.get(_key(way), way).rate

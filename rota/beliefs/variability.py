@@ -141,7 +141,7 @@ class Variability:
         (`silhouette`, as described in the paper).
         """
         if levels not in ("pal", "silhouette"):
-            raise OptionError("is not a way to bin.", field="levels", value=levels, hint="pal or silhouette")
+            raise OptionError("is not a method of binning.", field="levels", value=levels, hint="pal or silhouette")
         return self._bins_pal if levels == "pal" else self._bins_silhouette
 
     def outliers(self, threshold: float) -> list[tuple[int, str, float]]:

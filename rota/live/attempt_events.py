@@ -21,10 +21,9 @@ from rota.model.units import FOREVER
 from rota.park.park_method import PRELOAD, can_sleep
 
 CAME_UP_SECONDS = 30.0
-"""A job that reports no steps and has worked for less than this may still have been starting, in seconds."""
+"""Working time, in seconds, below which a job that reports no steps may still have been starting."""
 EARLY_SECONDS = 10.0
-"""A job that exits with code 75 without a request, earlier than this and without having saved a step, makes no progress, in
-seconds."""
+"""Working time, in seconds, below which a job makes no progress if it exits with code 75 without a request or a saved step."""
 
 
 class AttemptEvents:

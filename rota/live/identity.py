@@ -57,9 +57,8 @@ def find_original(home: Path) -> Original | None:
         elsewhere = record.host if _is_on_another_machine(home, record) else ""
         where = f"{record.path} on {elsewhere}" if elsewhere else record.path
         return Original(record.path, where, not elsewhere and _is_led(home, Path(record.path)))
-    for folder in supervised_elsewhere(
-        home
-    ):  # A home of an earlier version has no record, and a snapshot of a disk has the same record.
+    # A home of an earlier version has no record, and a snapshot of a disk has the same record.
+    for folder in supervised_elsewhere(home):
         there = folder.parents[2]
         return Original(str(there), str(there), _is_led(home, there))
     return None

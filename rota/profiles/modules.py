@@ -30,7 +30,7 @@ def built_module(where: str, arguments: Mapping[str, Any]) -> Any:
     source, colon, name = where.rpartition(":")
     if not (source and colon and name):
         hint = f"{where}:Net" if where.endswith(".py") else EXAMPLE
-        raise OptionError("does not say what to build.", field="WHERE", value=where, hint=hint)
+        raise OptionError("does not name what to build.", field="WHERE", value=where, hint=hint)
     file = Path(source) if source.endswith(".py") else None
     with _found_from(file.parent if file is not None else Path.cwd()):
         module = _from_file(where, file) if file is not None else _from_package(where, source)

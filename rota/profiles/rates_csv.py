@@ -65,7 +65,7 @@ def read_rates(path: Path | str) -> Rates:
         other = shared.get((profile, (beside, accelerator, gpus)))
         if other is None:
             row = rows[key, False, beside]
-            raise row.wrong("beside", f"the line for {beside} beside {profile} is missing.", hint="a pair takes two lines")
+            raise row.wrong("beside", f"the line for {beside} next to {profile} is missing.", hint="a pair takes two lines")
         pairs[profile, beside, accelerator, gpus] = (rate, other)
     return Rates(alone, apart=apart, pairs=pairs)
 

@@ -57,7 +57,7 @@ def module_tensors(where: str, arguments: Mapping[str, Any] | None = None, profi
     """
     name = profile or where.rpartition(":")[2]
     if not profile and not name.strip():
-        raise OptionError("does not say what to build.", field="WHERE", value=where, hint="net.py:Net, a class or a function")
+        raise OptionError("does not name what to build.", field="WHERE", value=where, hint="net.py:Net, a class or a function")
     if not name.strip() or not name.isprintable():
         raise OptionError("is not a name for a profile.", field="--as", value=name, hint="--as vgg19")
     sizes = _sizes(where, built_module(where, arguments or {}))

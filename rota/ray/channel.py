@@ -33,7 +33,8 @@ LOOK_SECONDS = 1.0
 FIRST_LOOK_SECONDS = 60.0
 """Longest wait for the nodes when a scheduler starts, in seconds."""
 ASK_AGAIN_SECONDS = 5.0
-"""Time after which a node that has not answered who it is is asked again, in seconds. The earlier call may never return."""
+"""Interval after which a node that has not identified itself gets another request, in seconds. The earlier call may never
+return."""
 RING_SECONDS = 30.0
 """How long a call waits for a supervisor to ring, in seconds."""
 NAME_LABEL, TYPE_LABEL = "rota/node", "ray.io/accelerator-type"

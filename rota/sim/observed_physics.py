@@ -1,4 +1,4 @@
-"""Physics of jobs that really ran: rates, and the times that starts, suspensions and ends take, are those that were observed."""
+"""Physics of jobs that really ran, with the rates and the times of starts, suspensions and ends that were observed."""
 
 import heapq
 import math

@@ -150,7 +150,8 @@ def _runners(state: State, allocation: Allocation, table: CandidateTable, grants
 
 
 def _gpus_of(state: State, allocation: Allocation, position: int, job: int, begins: bool) -> Ints | None:
-    """GPUs of a job that continues, or begins where it is parked or the policy wants it. None: the placer will pick them."""
+    """Return the GPUs of a job that continues, or that begins where it is parked or where the policy wants it; None if the placer
+    will pick them."""
     attempt = state.jobs.attempts.get(job)
     if not begins:
         gpus = state.jobs.desired.get(job)

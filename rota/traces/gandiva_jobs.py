@@ -164,9 +164,8 @@ def _groups(
     sizes = [size for size in SIZES if size <= gpus]
     weights = np.array([SIZES[size] for size in sizes]) / sum(SIZES[size] for size in sizes)
     mean = sum(MEMBERS) / 2
-    often = sweeps / (
-        sweeps + (1 - sweeps) * mean
-    )  # share of sweeps among submissions, such that the fraction `sweeps` of jobs is in sweeps
+    # The share of sweeps among submissions, such that the fraction `sweeps` of jobs is in sweeps.
+    often = sweeps / (sweeps + (1 - sweeps) * mean)
     left, number, sweep = jobs, 0, 0
     while left:
         user = f"user-{int(draw.integers(USERS)) + 1}"

@@ -55,7 +55,7 @@ MODELS: Sequence[SiaModel] = (
     SiaModel("pal/resnet50", 0.09, {4: 0.68, 24: 0.1, 32: 0.12, 48: 0.1}, 17_000.0, 1.2),
 )
 AT_ONCE, EVENLY = (17.0, 25.0), (60.0, 900.0)
-"""Shortest and longest run time of short jobs, in seconds: for those that end at once, and for the others."""
+"""Shortest and longest run time of short jobs, in seconds: of jobs that end at once, and of the others."""
 LONGEST_SECONDS = 300_000.0
 
 

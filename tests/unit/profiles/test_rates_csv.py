@@ -123,7 +123,7 @@ CASES = [
     Case("one GPU on two nodes", wide("p,V100,,2,,2"), "more than the number of GPUs, 1", 3, "nodes", "2"),
     Case("a pair apart", wide("p,V100,4,2,q,2"), "one node only", 3, "nodes", "2"),
     Case("never apart", wide("q,V100,4,2,,0"), "more than 0", 3, "steps_per_second", "0"),
-    Case("half a pair", wide("p,V100,4,1,q,2"), "the line for q beside p is missing", 3, "beside", "q"),
+    Case("half a pair", wide("p,V100,4,1,q,2"), "the line for q next to p is missing", 3, "beside", "q"),
     Case("duplicate apart", wide("p,V100,4,3,,1"), "over several nodes is already given on line 2", 3, "profile", "p"),
     Case("duplicate row", row("p,v100,,3"), "already given on line 2", 3, "profile", "p"),
 ]

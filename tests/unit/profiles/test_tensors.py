@@ -126,9 +126,9 @@ def test_a_file_that_changed_is_read_again() -> None:
 @pytest.mark.parametrize(
     ("where", "arguments", "problem", "hint"),
     [
-        ("plain.py", {}, "does not say what to build", "plain.py:Net"),
-        ("plain", {}, "does not say what to build", "package.module:Net"),
-        (":Net", {}, "does not say what to build", "package.module:Net"),
+        ("plain.py", {}, "does not name what to build", "plain.py:Net"),
+        ("plain", {}, "does not name what to build", "package.module:Net"),
+        (":Net", {}, "does not name what to build", "package.module:Net"),
         ("absent.py:Net", {}, "no such file", "check the path"),
         ("absent:Net", {}, "there is no module absent", "pip install absent"),
         ("shop.absent:Net", {}, "there is no module shop.absent", "path/to/net.py:Net"),
