@@ -148,7 +148,7 @@ class Journal:
         return True
 
     def tidy(self) -> None:
-        """Return room that packing has freed to the disk, if it is much."""
+        """Give room that packing has freed back to the disk, if it is much."""
         self._store.tidy()
 
     def _is_there(self, number: int) -> bool:

@@ -51,7 +51,7 @@ class JournalStore(Protocol):
         """Upgrade a journal of an earlier version to this version, within a transaction."""
 
     def tidy(self) -> None:
-        """Return unused room to the disk, if it is much."""
+        """Give unused room back to the disk, if it is much."""
 
     def configuration_version(self, number: int) -> object:
         """Return a value that changes whenever another process has replaced the configuration with this number."""

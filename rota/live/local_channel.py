@@ -57,9 +57,8 @@ class LocalChannel:
     def send(self, host: str, text: str) -> None:
         assert self._agent is not None, "the channel is open"
         self._replies.append(HostReply(host, self._agent.exchange(text), boot_s()))
-        self._agent.read_seconds = (
-            0.0  # No job starts before the GPUs were read once; afterwards the scheduler never waits for readings.
-        )
+        # No job starts before the GPUs were read once; afterwards the scheduler never waits for readings.
+        self._agent.read_seconds = 0.0
 
     def replies(self) -> list[HostReply]:
         found, self._replies = self._replies, []

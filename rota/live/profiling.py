@@ -61,7 +61,7 @@ class ProfileResult:
 
     option: ProfileOption
     steps_per_second: float | None
-    """None if it was not measured; `problem` has the reason."""
+    """Measured steps per second; None if there is no measurement, and `problem` has the reason."""
     steps: float = 0.0
     """Number of measured steps."""
     seconds: float = 0.0
@@ -110,7 +110,7 @@ def profile_options(job: SubmittedJob, key: str, cluster: Cluster) -> list[Profi
 
 
 class Profiling:
-    """Measures one option after the other. `close` it, which ends a running job."""
+    """Measures one option after the other. `close` stops a running job."""
 
     def __init__(
         self,
