@@ -135,7 +135,7 @@ def test_the_check_of_a_policy_has_a_time_limit() -> None:
 def test_endless_jobs_and_no_jobs_say_so() -> None:
     with pytest.raises(TraceError, match=r"1 of 2 jobs have no number of steps and would never end, 'second' first"):
         simulate(trace(JobSpec(steps=5.0), JobSpec(name="second")), cluster="2xV100")
-    with pytest.raises(TraceError, match=r"no job is left to simulate: 2 were left out \(2 x asks for 9 GPUs"):
+    with pytest.raises(TraceError, match=r"no job is left to simulate: 2 were left out \(2 x requests 9 GPUs"):
         simulate(trace(*[JobSpec(gpus=9, steps=5.0)] * 2), cluster="2xV100", drop_oversized=True)
 
 
