@@ -72,7 +72,7 @@ class _Search:
         could = {node: self._free[node] + sum(job.gpus for job in jobs.get(node, ())) for node in range(len(self._free))}
         largest = sorted(could.values(), reverse=True)[: nodes - 1]
         least = gpus - sum(largest)
-        """GPUs that each node of a set must give."""
+        """Minimum number of GPUs that each node of a set must give."""
         fewest = {
             node: _fewest(jobs.get(node, ()), least - self._free[node]) for node, room in could.items() if room >= max(least, 1)
         }
