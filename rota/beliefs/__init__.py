@@ -1,1 +1,1 @@
-"""What we think: rates and costs as the scheduler believes them. What the physics knows lives in `sim`."""
+"""Beliefs: rates and costs as the scheduler estimates them. The truth of a simulation is in `sim`."""

@@ -1,8 +1,8 @@
 """Application classes: profiles that use a GPU alike, found by K-Means over two features, both in percent of the peak: how busy
 the compute pipes are and how much of the memory bandwidth is used.
 
-The number of classes is the one with the best silhouette. Class A is the one whose centre has the busiest compute pipes: its jobs
-feel a GPU's clock the most, so for them it matters the most which GPU they get.
+The number of classes is the one with the best silhouette. Class A is the class whose centre has the busiest compute pipes: its
+jobs depend most on a GPU's clock, so for them it matters most which GPU they get.
 """
 
 import string
@@ -19,26 +19,27 @@ MOST_CLASSES = 10
 SEED = 1
 
 Features = tuple[float, float]
-"""Compute pipes busy, memory bandwidth used; in percent of the peak."""
+"""Share of time that compute pipes are busy, and share of memory bandwidth that is used; in percent of the peak."""
 
 
 @dataclass(frozen=True, eq=False)
 class Classes:
-    """Which class each profile is in, and what the classes are like."""
+    """The class of each profile, and the centres of the classes."""
 
     names: Mapping[str, str]
     """Profile -> class."""
     centres: Floats
-    """One row of features per class, A first."""
+    """Features of the centres, one row per class, A first."""
     quality: float
-    """Silhouette of the classes: near 1 they are far apart, near 0 they could as well be others; 0 if there is only one."""
+    """Silhouette of the classes: near 1 if they are far apart, near 0 if other classes would be as good; 0 if there is only
+    one."""
 
     @property
     def classes(self) -> tuple[str, ...]:
         return tuple(string.ascii_uppercase[: len(self.centres)])
 
     def nearest(self, features: Features) -> str:
-        """The class of a profile that was not there when the classes were found: the one with the nearest centre."""
+        """Return the class of a profile that was not there when the classes were found: the class with the nearest centre."""
         spot = np.array(features, dtype=np.float64)
         if spot.shape != (2,) or not np.isfinite(spot).all():
             raise OptionError("must be two finite numbers.", field="features", value=features, hint="(compute %, DRAM %)")
@@ -46,12 +47,12 @@ class Classes:
 
 
 def classify(features: Mapping[str, Features], most: int = MOST_CLASSES) -> Classes:
-    """Classes of profiles by what they use. Nothing is random: the generator of the starts has a fixed key."""
+    """Return the classes of profiles by their features. Nothing is random: the generator of the starts has a fixed key."""
     if not features:
         raise OptionError("nothing to classify.", field="features", value=0, hint="give the features of at least one profile")
     if not 1 <= most <= len(string.ascii_uppercase):
         raise OptionError("must be from 1 to 26.", field="most", value=most, hint=f"{MOST_CLASSES} is usual")
-    # By name, so that the order in which profiles are listed does not matter.
+    # Sorted by name, so the order in which profiles are listed does not matter.
     profiles = sorted(features)
     points = np.array([features[profile] for profile in profiles], dtype=np.float64)
     draw = np.random.Generator(np.random.Philox(key=SEED))

@@ -1,17 +1,17 @@
-"""Completion of rows from reference rows: what a job nobody has profiled would do in cells where it was not measured.
+"""Completion of rows from reference rows: estimates for an unprofiled job in cells where it was not measured.
 
-A profile is a row of cells: log steps per second on so many GPUs of a type, and what is left of that beside another profile
-(packed over alone, from 0 to 1), for itself and for the other one. Two guesses are made for a cell and weighed by how right
-each is for the references:
+A profile is a row of cells: log steps per second on a number of GPUs of a type, and the fraction of that rate which is left when
+colocated with another profile (colocated over exclusive, from 0 to 1), for the profile itself and for the other one. Two guesses
+are made for a cell and weighted by how accurate each is for the references:
 
 - completion: the row is the mean reference plus a ridge-regressed blend of the references' deviations from it. Gaps in the
-  references are filled before, by the same low-rank idea: singular values shrunk, again and again;
-- nearest references: their cells, weighted by how near they are in what was measured.
+  references are filled before, by the same low-rank idea: singular values are shrunk, repeatedly;
+- nearest references: their cells, weighted by how near they are in the measured cells.
 
-What a step is differs between profiles, so the level of a row carries no meaning: twice the rates measured, twice the estimates.
-A rate of 0 means that it does not fit; the nearest references vote on that. Nothing is drawn at random. How wrong a guess is
-typically: the median error for the references themselves, each left out in turn and known by the same cells; more for a profile
-that is farther from its nearest reference than these are from theirs, and less for one that is nearer.
+Steps differ between profiles, so the level of a row has no meaning: twice the measured rates give twice the estimates. A rate of
+0 means that the profile does not fit; the nearest references vote on that. Nothing is drawn at random. The typical error of a
+guess is the median error for the references themselves, each left out in turn and known by the same cells. It is larger for a
+profile that is farther from its nearest reference than the references are from theirs, and smaller for a nearer one.
 """
 
 import math
@@ -28,30 +28,30 @@ from rota.beliefs.rates import UNPROFILED_UNCERTAINTY, Rates
 Floats = NDArray[np.float64]
 
 RIDGE = 0.003
-"""Variance that the blend leaves unexplained in a cell, in squared log units; around it the error is flat."""
+"""Variance that the blend leaves unexplained in a cell, in squared log units. The error is flat around this value."""
 NEAR = 0.07
-"""References as far as this from the profile (RMS over what was measured) count much less than one right beside it."""
+"""Distance (RMS over measured cells) from which references count much less than one at distance 0."""
 NO_FIT_DISTANCE = 0.2
-"""How far two profiles are in a cell where one fits and the other does not."""
+"""Distance between two profiles in a cell where one fits and the other does not."""
 MOST_LEFT_OUT = 32
-"""References that are left out in turn to learn how wrong a guess is."""
+"""Maximum number of references that are left out in turn to find the error of a guess."""
 MOST_SCALE = 2.0
-"""A profile is this many times better or worse known than a typical reference, at most."""
+"""Maximum factor by which a profile's error may differ from that of a typical reference, up or down."""
 ROUNDS = 20
-"""Of filling gaps in the references; the cells hardly change after ten."""
+"""Rounds of filling gaps in the references. The cells hardly change after ten."""
 
 
 class ProfileCell(NamedTuple):
-    """Where something of a profile may be measured."""
+    """A cell of a profile: a place where something may be measured."""
 
     accelerator: str
     gpus: int
     apart: bool = False
-    """On several nodes."""
+    """Whether the GPUs are on several nodes."""
     beside: str = ""
-    """The profile on the same GPUs."""
+    """The profile on the same GPUs; empty if there is none."""
     theirs: bool = False
-    """What that profile has left, not what this one has."""
+    """Whether the cell is the fraction left for the other profile, not for this one."""
 
 
 @dataclass(frozen=True)
@@ -59,38 +59,38 @@ class Guess:
     """A row with all its gaps filled."""
 
     values: Floats
-    """By column: log rate, or ratio."""
+    """Log rate or ratio by column."""
     errors: Floats
-    """Typical absolute error of these."""
+    """Typical absolute error of each value."""
     fits: Floats
-    """Share of the votes that it runs there."""
+    """Share of the votes that the profile fits, by column."""
     weights: Floats
-    """Nearness by reference; they add up to 1."""
+    """Weights of the references by nearness; they add up to 1."""
     distances: Floats
 
 
 @dataclass(frozen=True)
 class ReferenceTable:
-    """What the references say about some cells, as columns."""
+    """Measurements of the references, as columns."""
 
     names: tuple[str, ...]
     columns: Mapping[ProfileCell, int]
     values: Floats
-    """References by cells; gaps are filled."""
+    """Values by reference and cell, with gaps filled."""
     known: NDArray[np.bool_]
-    """Measured, and it runs there."""
+    """Whether the cell was measured and the profile runs there."""
     fits: Floats
-    """1 where it runs, 0 where it does not, NaN where nobody knows."""
+    """1 where the profile runs, 0 where it does not, NaN if unknown."""
     levelled: NDArray[np.bool_]
-    """Columns that a row's level moves: rates, not ratios."""
+    """Whether the level of a row moves the column. That holds for rates, not for ratios."""
 
     def says(self, cell: ProfileCell) -> bool:
-        """Whether some reference was measured there and runs."""
+        """Return whether some reference was measured in this cell and runs there."""
         return cell in self.columns and bool(self.known[:, self.columns[cell]].any())
 
     @cached_property
     def pair_places(self) -> frozenset[tuple[str, int]]:
-        """Accelerator types and numbers of GPUs where some pair was measured."""
+        """Accelerator types and GPU counts with a measured pair."""
         return frozenset((cell.accelerator, cell.gpus) for cell in self.columns if cell.beside)
 
     @cached_property
@@ -98,7 +98,7 @@ class ReferenceTable:
         return {}
 
     def complete(self, row: Mapping[ProfileCell, float]) -> Guess:
-        """Both guesses for a row of which these cells are known."""
+        """Return the guess for a row with these known cells."""
         if not self.names:
             none = np.zeros(0)
             return Guess(none, none, none, none, none)
@@ -116,20 +116,23 @@ class ReferenceTable:
         if key not in self._learnt:
             self._learnt[key] = self._left_out(at)
         trust, errors, typical = self._learnt[key]
-        # Farther from its nearest reference than references are from theirs: less is known about it than about them.
+        # If the profile is farther from its nearest reference than references are from theirs, less is known about it than about
+        # them.
         scale = min(max(float(distances.min()) / typical, 1 / MOST_SCALE), MOST_SCALE) if typical > 1e-6 else 1.0
         return Guess(trust * blended + (1 - trust) * near, errors * scale, votes, weights, distances)
 
     @cached_property
     def _places(self) -> NDArray[np.intp]:
-        """Columns with the same number share memory: pairs on as many GPUs of a type; -1 for the others."""
+        """Number of the group of each column whose profiles share memory: pairs on as many GPUs of a type; -1 for other
+        columns."""
         numbers: dict[tuple[str, int], int] = {}
         places = [(cell.accelerator, cell.gpus) if cell.beside else None for cell in self.columns]
         return np.array([-1 if place is None else numbers.setdefault(place, len(numbers)) for place in places], dtype=np.intp)
 
     def _bias(self, surprises: Floats) -> Floats:
-        """A profile that fits beside fewer than its nearest references do needs more memory, so it fits beside fewer of the rest
-        too. One surprise is not yet a rule, so the mean is that of one more cell without any."""
+        """Return a correction of the votes. A profile that fits together with fewer profiles than its nearest references do needs
+        more memory, so it fits with fewer of the others too. One surprise is not yet a rule, so the mean includes one more cell
+        without a surprise."""
         seen = ~np.isnan(surprises) & (self._places >= 0)
         if not seen.any():
             return np.zeros(len(surprises))
@@ -141,13 +144,14 @@ class ReferenceTable:
     def _guesses(
         self, among: NDArray[np.intp], at: NDArray[np.intp], seen: Floats, distances: Floats
     ) -> tuple[Floats, Floats, Floats, Floats]:
-        """By completion, by the nearest, the votes that it fits, and the weights of the references."""
+        """Return the guess by completion, the guess by the nearest references, the votes that the profile fits, and the weights
+        of the references."""
         values = self.values[among]
         blended = _blend(values, self.levelled, at, seen)
-        # No reference had more left beside this one, or less: a ratio beyond them is the regression's, not the job's.
+        # A ratio beyond those of all references comes from the regression, not from the job.
         blended = np.where(self.levelled, blended, np.clip(blended, values.min(axis=0), values.max(axis=0)))
         weights = _weights(distances)
-        # A reference's filled gaps say little beside one that was measured there.
+        # The filled gaps of a reference count little compared with a reference that was measured in the cell.
         trusted = weights[:, None] * np.where(self.known[among], 1.0, 1e-3)
         total = trusted.sum(axis=0)
         shifted = values + _shifts(values, self.levelled, at, seen)[:, None] * self.levelled
@@ -158,8 +162,8 @@ class ReferenceTable:
         return blended, near, share, weights
 
     def _left_out(self, at: NDArray[np.intp]) -> tuple[Floats, Floats, float]:
-        """(share of the completion in the guess, typical absolute error of the guess) by column, and a typical distance to the
-        nearest: from references that are left out in turn and known by these cells only."""
+        """Return, by column, the share of the completion in the guess and the typical absolute error of the guess, and a typical
+        distance to the nearest reference. They come from references that are left out in turn and known by these cells only."""
         count, width = len(self.names), len(self.columns)
         if count < 3:
             return np.full(width, 0.5), np.full(width, UNPROFILED_UNCERTAINTY), 0.0
@@ -183,7 +187,7 @@ class ReferenceTable:
 
 
 def _medians(errors: Floats) -> Floats:
-    """By column, of what there is."""
+    """Return the median of each column without NaN; UNPROFILED_UNCERTAINTY for columns without values."""
     counted = ~np.isnan(errors).all(axis=0)
     found = np.full(errors.shape[1], UNPROFILED_UNCERTAINTY)
     found[counted] = np.nanmedian(errors[:, counted], axis=0)
@@ -199,7 +203,7 @@ def rate_of(log_rate: float) -> float:
 
 
 def _shifts(values: Floats, levelled: NDArray[np.bool_], at: NDArray[np.intp], seen: Floats) -> Floats:
-    """By how much each reference has to be moved to the level of what was seen."""
+    """Return the shift that moves each reference to the level of the measured cells."""
     rates = levelled[at]
     return (seen[rates] - values[:, at[rates]]).mean(axis=1) if rates.any() else np.zeros(len(values))
 
@@ -207,10 +211,10 @@ def _shifts(values: Floats, levelled: NDArray[np.bool_], at: NDArray[np.intp], s
 def _distances(
     values: Floats, fits: Floats, levelled: NDArray[np.bool_], at: NDArray[np.intp], seen: Floats, runs: Floats
 ) -> Floats:
-    """RMS difference between each reference, moved to the same level, and what was seen of a profile."""
+    """Return the RMS difference between each reference, moved to the same level, and the measured cells of a profile."""
     shifts = _shifts(values, levelled, at, seen)[:, None] * levelled[at]
     squared = ((values[:, at] + shifts - seen) ** 2).sum(axis=1)
-    # NaN differs from everything, and counts for nothing.
+    # NaN differs from everything, and is not counted.
     differ = (np.abs(fits - runs) == 1.0).sum(axis=1)
     freedom = len(at) - bool(levelled[at].any()) + differ
     return np.asarray(np.sqrt((squared + NO_FIT_DISTANCE**2 * differ) / np.maximum(freedom, 1)))
@@ -219,14 +223,14 @@ def _distances(
 def _weights(distances: Floats) -> Floats:
     if not len(distances):
         return distances
-    # The nearest one may be far: then it is the yardstick, and the others count by how much farther they are.
+    # If the nearest reference is far, its distance is the unit by which the others are weighted.
     width = max(NEAR, float(distances.min()))
     found = np.exp(-0.5 * ((distances**2 - distances.min() ** 2) / width**2))
     return np.asarray(found / found.sum())
 
 
 def _blend(values: Floats, levelled: NDArray[np.bool_], at: NDArray[np.intp], seen: Floats) -> Floats:
-    """The mean reference plus deviations of the references, regressed on what was seen; the level is free."""
+    """Return the mean reference plus deviations of the references, regressed on the measured cells; the level is free."""
     flat = values - _levels(values, levelled)[:, None] * levelled
     middle = flat.mean(axis=0)
     deviations = flat - middle
@@ -242,7 +246,7 @@ def _levels(values: Floats, levelled: NDArray[np.bool_]) -> Floats:
 
 
 def _solved(matrix: Floats, right: Floats) -> Floats:
-    """The solution, or none of the blend where there is no solution: the mean reference is an answer too."""
+    """Return the solution; zeros, which stand for the mean reference, if there is none."""
     try:
         found = np.linalg.solve(matrix, right)
     except np.linalg.LinAlgError:
@@ -255,7 +259,7 @@ def _shrinking(gram: Floats, penalty: float) -> Floats:
 
 
 def _filled(values: Floats, levelled: NDArray[np.bool_]) -> Floats:
-    """Gaps (NaN) filled: first by level and column mean, then by rows of low rank until these hardly change."""
+    """Fill gaps (NaN): first by level and column mean, then by rows of low rank until these hardly change."""
     known = ~np.isnan(values)
     plain = np.where(known, values, 0.0)
     rates = known & levelled
@@ -270,7 +274,7 @@ def _filled(values: Floats, levelled: NDArray[np.bool_]) -> Floats:
         return values
     penalty = RIDGE * len(values)
     for _ in range(ROUNDS):
-        # Each singular value s becomes s^3 / (s^2 + penalty). That is a product with a small matrix, and takes no decomposition.
+        # Each singular value s becomes s^3 / (s^2 + penalty). That is a product with a small matrix, and needs no decomposition.
         if len(values) <= values.shape[1]:
             smooth = _shrinking(rest @ rest.T, penalty) @ rest
         else:
@@ -280,7 +284,7 @@ def _filled(values: Floats, levelled: NDArray[np.bool_]) -> Floats:
 
 
 def reference_table(rows: Mapping[str, Mapping[ProfileCell, float]], paired: bool) -> ReferenceTable:
-    """The references as columns: rates alone, and ratios if `paired`."""
+    """Build the columns of the references: exclusive rates, and ratios if `paired`."""
     cells = sorted({cell for row in rows.values() for cell in row if paired or not cell.beside})
     columns = {cell: number for number, cell in enumerate(cells)}
     values = np.full((len(rows), len(cells)), np.nan)
@@ -296,7 +300,7 @@ def reference_table(rows: Mapping[str, Mapping[ProfileCell, float]], paired: boo
 
 
 def reference_rows(reference: Rates, names: Sequence[str]) -> dict[str, dict[ProfileCell, float]]:
-    """What was measured of each reference: steps per second alone, ratios in pairs."""
+    """Return the measurements of each reference: exclusive steps per second, and ratios in pairs."""
     rows: dict[str, dict[ProfileCell, float]] = {name: {} for name in names}
     for table, apart in ((reference.table, False), (reference.apart, True)):
         for (profile, accelerator, gpus), rate in table.items():

@@ -1,4 +1,4 @@
-"""Deadlines: when a job should be done, as its owner said it."""
+"""Deadlines of jobs."""
 
 from rota.beliefs.rates import Rates
 from rota.model.accelerators import REFERENCE
@@ -7,7 +7,8 @@ from rota.model.units import FOREVER
 
 
 def deadline_seconds(spec: JobSpec, rates: Rates) -> float:
-    """Seconds from submission to deadline: as stated, or so many times its run time on GPUs of the reference type of its own."""
+    """Return the seconds from submission to deadline: as given, or `slo` times the run time on exclusive GPUs of the reference
+    type."""
     if spec.slo == FOREVER:
         return spec.deadline_seconds
     rate, _ = rates.rate(spec.profile, REFERENCE, spec.width)

@@ -1,7 +1,7 @@
-"""Statistical efficiency: how much training a step does at each batch size. A larger batch is no free progress.
+"""Statistical efficiency: how much training a step does at each batch size. A larger batch is not free progress.
 
-With a batch of B examples a step does the training of (n + b) / (n + B) * B / b steps of b examples, n being the gradient noise
-scale (McCandlish et al. 2018; Pollux, OSDI'21): nearly B / b steps while B is small, and ever less beyond n.
+With a batch of B examples a step does the training of (n + b) / (n + B) * B / b steps of b examples, where n is the gradient
+noise scale (McCandlish et al. 2018; Pollux, OSDI'21): nearly B / b steps while B is small, and ever less beyond n.
 """
 
 import math
@@ -14,18 +14,18 @@ import numpy as np
 
 @dataclass(frozen=True)
 class Efficiency:
-    """What is known of each model, as the steps that it takes to the same result at each batch size."""
+    """The number of steps that each model takes to the same result at each batch size, as far as it is known."""
 
     curves: Mapping[str, Mapping[int, float]] = field(default_factory=dict)
-    """Model -> batch size -> steps until it is trained, as measured."""
+    """Model -> batch size -> measured number of steps until it is trained."""
     noise: Mapping[str, float] = field(default_factory=dict)
-    """Model -> gradient noise scale, in examples. It counts where there is no curve."""
+    """Model -> gradient noise scale, in examples. It is used if there is no curve."""
 
     def knows(self, model: str) -> bool:
         return model in self.curves or model in self.noise
 
     def progress(self, model: str, batch_size: int) -> float:
-        """Training that a step does, in steps of one example. Of a model that nothing is known of: as much as its examples."""
+        """Return the training that a step does, in steps of one example. For an unknown model it is the number of examples."""
         curve = self._logs.get(model)
         if curve is None:
             noise = self.noise.get(model, math.inf)
@@ -33,15 +33,16 @@ class Efficiency:
         sizes, steps = curve
         size = math.log(batch_size)
         if size <= sizes[0]:
-            return batch_size  # below the smallest every example counts in full
+            return batch_size  # below the smallest batch size every example counts in full
         return math.exp(sizes[0] + steps[0] - float(np.interp(size, sizes, steps)))
 
     def sizes(self, model: str) -> tuple[int, ...]:
-        """Batch sizes at which it was measured, smallest first."""
+        """Return the batch sizes at which the model was measured, smallest first."""
         return tuple(sorted(self.curves.get(model, ())))
 
     def modelled(self) -> "Efficiency":
-        """The same as one noise scale for each model: what a scheduler can believe without having trained it at every size."""
+        """Return the same knowledge as one noise scale for each model, which a scheduler can have without training at every
+        size."""
         return Efficiency(noise={**self.noise, **{model: fitted_noise(curve) for model, curve in self.curves.items()}})
 
     @cached_property
@@ -53,7 +54,7 @@ class Efficiency:
 
 
 def fitted_noise(curve: Mapping[int, float]) -> float:
-    """The noise scale that fits a curve best, in the logarithm of its steps."""
+    """Return the noise scale that fits a curve best, in the logarithm of its steps."""
     sizes = np.array(sorted(curve), dtype=np.float64)
     if len(sizes) < 2:
         return math.inf

@@ -1,16 +1,17 @@
-"""Rates of jobs nobody has profiled, from a few measurements of theirs and from profiles that were measured before.
+"""Rates of unprofiled jobs, from a few measurements of their own and from profiles that were measured before.
 
-`completion` has the mathematics. Here is what is known of a profile, what is asked, and what to say where the references end:
+`completion` has the mathematics. This module has the known measurements of a profile, the queries, and the answers where the
+references end:
 
-| asked about | answer |
+| query | answer |
 |---|---|
-| a cell that was measured | that; of several measurements the median of the latest `KEPT` |
-| a cell that some reference was measured in | the completed row |
+| a cell that was measured | the median of the latest `KEEP_MEASUREMENTS` measurements |
+| a cell that was measured for some reference | the completed row |
 | another number of GPUs | the nearest number on that type, scaled as the row scales with GPUs |
-| a type that no reference was measured on | the row on other types, in proportion to memory bandwidth |
+| a type on which no reference was measured | the row on other types, in proportion to memory bandwidth |
 | a pair where no pair was measured | the same pair on the other types, on as many GPUs |
 
-Narayanan et al. (Gavel, OSDI'20) estimate packed rates like this, with one nearest reference, for jobs of one GPU.
+Narayanan et al. (Gavel, OSDI'20) estimate colocated rates like this, with one nearest reference, for jobs of one GPU.
 """
 
 import math
@@ -26,26 +27,27 @@ from rota.beliefs.rates import SPEEDS, UNPROFILED_UNCERTAINTY, Rates
 from rota.errors import ProfileError
 
 KEEP_MEASUREMENTS = 9
-"""Measurements of a cell that count: their median shrugs off outliers and follows drift."""
+"""Number of measurements of a cell that count. Their median ignores outliers and follows drift."""
 TYPICAL_SHARE = 0.6
-"""What is left beside another job, for one that never ran alone: about the median of the pairs in Gavel's table that fit."""
+"""Fraction of the rate that is assumed to be left next to another job, for a job that never ran exclusively: about the median of
+the pairs in Gavel's table that fit."""
 MOST_SPREAD = 2.0
-"""No estimate is said to be worse than this: a factor of three."""
+"""Largest spread of an estimate: a factor of three."""
 
 Measured = tuple[str, str, int, bool, str]
-"""Profile, accelerator type, GPUs, whether on several nodes, and the profile beside it or an empty string."""
+"""Profile, accelerator type, GPUs, whether on several nodes, and the colocated profile or an empty string."""
 
 
 @dataclass(frozen=True)
 class Estimator:
-    """What is believed of profiles, known or new. It is a value: a measurement makes a new one. It is a `Source` too."""
+    """Beliefs about the rates of profiles, known or new. A value: a measurement makes a new one. It is a `Source` too."""
 
     reference: Rates
-    """Only what was measured is learnt from: `table`, `apart` and `pairs`."""
+    """Rates to learn from. Only measurements count: `table`, `apart` and `pairs`."""
     profiles: tuple[str, ...] | None = None
-    """Those of the reference to learn from; the others count as never measured. None: all."""
+    """Profiles of the reference to learn from; the others count as never measured. None for all."""
     measured: Mapping[Measured, tuple[float, ...]] = field(default_factory=dict)
-    """Steps per second as they came in, the latest last. They come before what the reference says."""
+    """Measured steps per second, the latest last. They take precedence over the reference."""
     _rows: dict[str, dict[ProfileCell, float]] = field(default_factory=dict, init=False, repr=False, compare=False)
     _tables: dict[bool, ReferenceTable] = field(default_factory=dict, init=False, repr=False, compare=False)
     _guesses: dict[tuple[str, bool], Guess] = field(default_factory=dict, init=False, repr=False, compare=False)
@@ -56,27 +58,29 @@ class Estimator:
     _pairs: dict[tuple[str, str, str, int], tuple[tuple[float, float], float] | None] = field(
         default_factory=dict, init=False, repr=False, compare=False
     )
-    """Answers that were given before: options of every kind are asked about again after each measurement."""
+    """Cached answers: the options of every kind are estimated again after each measurement."""
 
     def observed(self, profile: str, accelerator: str, gpus: int, rate: float, beside: str = "", levels: int = 0) -> "Estimator":
-        """One that knows a measurement more: steps per second alone, or beside another profile on the same GPUs; 0: no fit."""
+        """Return an estimator with one more measurement: exclusive steps per second, or those next to another profile on the same
+        GPUs; 0 if it does not fit."""
         _check(profile, accelerator, gpus, rate, beside, levels)
         key = (profile, accelerator, gpus, levels > 0, beside)
         latest = (*self.measured.get(key, ()), float(rate))[-KEEP_MEASUREMENTS:]
         made = replace(self, measured={**self.measured, key: latest})
         made._rows.update(self._references())
         made._tables.update(self._tables)
-        # What ran beside this profile is known relative to how fast this one is alone.
+        # Rates of profiles that ran next to this one are known relative to this one's exclusive rate.
         touched = {profile, beside}.union(*((name, other) for name, *_, other in self._keys.get(profile, ())))
         made._guesses.update({key: guess for key, guess in self._guesses.items() if key[0] not in touched})
         made._pairs.update({key: pair for key, pair in self._pairs.items() if key[0] not in touched and key[1] not in touched})
-        # A rate alone follows from the profile's own measurements.
+        # An exclusive rate follows from the profile's own measurements.
         made._known.update({name: known for name, known in self._known.items() if name != profile})
         made._rates.update({key: rate for key, rate in self._rates.items() if key[0] != profile})
         return made
 
     def rate(self, profile: str, accelerator: str, gpus: int, levels: int = 0) -> tuple[float, float] | None:
-        """(steps per second of the gang, relative spread); 0 where it does not fit; None where nothing says how fast it is."""
+        """Return (steps per second of the gang, relative spread). The rate is 0 if the profile does not fit; None if nothing is
+        known about its speed."""
         key = (profile, ProfileCell(accelerator, gpus, levels > 0))
         if key not in self._rates:
             self._rates[key] = self._rate(*key)
@@ -93,13 +97,14 @@ class Estimator:
             return None
         rate, spread = self._one(profile, known, cell)
         if not any(name == profile and not beside for name, *_, beside in self._keys.get(profile, ())):
-            # Neither it nor anything that stands for it ran alone.
+            # Neither the profile nor anything that stands for it ran exclusively.
             spread = max(spread, UNPROFILED_UNCERTAINTY if profile not in self._references() else 0.0)
-        # On one node it is at least as fast as it was on several.
+        # On one node it is at least as fast as on several.
         return max(rate, known.get(cell._replace(apart=True), 0.0)), spread
 
     def colocated_rates(self, first: str, second: str, accelerator: str, gpus: int) -> tuple[tuple[float, float], float] | None:
-        """(steps per second of either while both share these GPUs, relative spread of the worse one); None: nothing is known."""
+        """Return (steps per second of each while both share these GPUs, relative spread of the worse one); None if nothing is
+        known."""
         key = (first, second, accelerator, gpus)
         if key not in self._pairs:
             self._pairs[key] = self._together(*key)
@@ -110,7 +115,7 @@ class Estimator:
         seen = [self._seen(one, ProfileCell(accelerator, gpus, beside=other)) for one, other in both]
         shares = [self._share(one, other, accelerator, gpus) if None in seen else None for one, other in both]
         votes = [share[2] for share in shares if share is not None]
-        # One that ran beside the other fits, and so does the other.
+        # A profile that ran next to the other fits, and so does the other.
         fits = any(side[0] > 0 for side in seen if side) if any(seen) else sum(votes) >= len(votes) / 2
         sides = []
         for (one, _), side, share in zip(both, seen, shares, strict=True):
@@ -123,12 +128,13 @@ class Estimator:
         return (sides[0][0], sides[1][0]), max(sides[0][1], sides[1][1])
 
     def tried(self, profile: str, accelerator: str, gpus: int) -> bool:
-        """Whether it was measured there, or is known from a reference."""
+        """Return whether the profile was measured there, or is known from a reference."""
         return self._seen(profile, ProfileCell(accelerator, gpus)) is not None
 
     def nearest(self, profile: str) -> tuple[str, float] | None:
-        """(reference most like it, similarity): 1 for the same in all that was measured of both, 0.9 for a tenth off in a typical
-        cell. A reference not measured anew is nearest to itself. None without references, or if nothing is known of it."""
+        """Return (most similar reference, similarity): 1 if all cells measured for both are equal, 0.9 if a typical cell is a
+        tenth off. A reference without measurements of its own is nearest to itself. None without references, or if nothing is
+        known of the profile."""
         guess = self._guess(profile, paired=True)
         if guess is None or not len(guess.distances):
             return None
@@ -140,7 +146,7 @@ class Estimator:
 
     @cached_property
     def _keys(self) -> dict[str, list[Measured]]:
-        """The measurements that a profile took part in."""
+        """Measurements in which each profile took part."""
         found: dict[str, list[Measured]] = {}
         for key in sorted(self.measured):
             for name in {key[0], key[4]} - {""}:
@@ -160,7 +166,7 @@ class Estimator:
         return self._tables[paired]
 
     def _seen(self, profile: str, cell: ProfileCell) -> tuple[float, float] | None:
-        """(rate, spread) as measured here or for the reference."""
+        """Return (rate, spread) as measured here or for the reference."""
         found = self.measured.get((profile, cell.accelerator, cell.gpus, cell.apart, cell.beside))
         if found:
             middle = median(found)
@@ -174,7 +180,8 @@ class Estimator:
         return (row[cell], 0.0) if cell in row else None
 
     def _alone(self, profile: str) -> dict[ProfileCell, float]:
-        """Steps per second alone wherever they are known. A job that never ran alone has them from those beside others."""
+        """Return the known exclusive steps per second of a profile. If it never ran exclusively, they are estimated from
+        colocated ones."""
         if profile not in self._known:
             self._known[profile] = self._measured_alone(profile)
         return self._known[profile]
@@ -191,7 +198,7 @@ class Estimator:
         return {cell: rate / TYPICAL_SHARE for cell, rate in shared.items() if rate > 0} | row
 
     def _row(self, profile: str) -> dict[ProfileCell, float]:
-        """All that is known: rates alone, and ratios beside references."""
+        """Return all known cells of a profile: exclusive rates, and ratios next to references."""
         row = dict(self._references().get(profile, {})) | self._alone(profile)
         for name, accelerator, gpus, apart, beside in self._keys.get(profile, ()):
             if beside:
@@ -205,7 +212,7 @@ class Estimator:
         return row
 
     def _guess(self, profile: str, paired: bool) -> Guess | None:
-        """The completed row; None if no cell of it says how fast it is."""
+        """Return the completed row of a profile; None if no known cell gives its speed."""
         if (profile, paired) not in self._guesses:
             row = self._row(profile) if paired else self._alone(profile)
             if not any(value > 0 for value in row.values()):
@@ -214,7 +221,7 @@ class Estimator:
         return self._guesses[profile, paired]
 
     def _one(self, profile: str, known: Mapping[ProfileCell, float], cell: ProfileCell) -> tuple[float, float]:
-        """A rate in one node that nobody measured."""
+        """Return an exclusive rate in one node that was not measured."""
         completed = self._completed(profile, known, cell)
         if completed is not None:
             value, spread, votes = completed
@@ -225,12 +232,13 @@ class Estimator:
         for other in self._table(paired=False).columns:
             if other not in known and not other.apart and (found := self._completed(profile, known, other)) is not None:
                 row[other] = found[0]
-        # Measured on several nodes only: in one it is at least as fast.
+        # Measured on several nodes only. In one node the profile is at least as fast.
         row = row or {other: math.log(rate) for other, rate in known.items() if rate > 0}
         return rate_of(_beyond(row, cell)), UNPROFILED_UNCERTAINTY
 
     def _several(self, profile: str, known: Mapping[ProfileCell, float], cell: ProfileCell) -> tuple[float, float] | None:
-        """A rate over several nodes that nobody measured: as in one node where no reference was measured like this."""
+        """Return an exclusive rate over several nodes that was not measured. It is as in one node if no reference was measured
+        like this."""
         one, completed = self.rate(profile, cell.accelerator, cell.gpus), self._completed(profile, known, cell)
         if one is None or completed is None:
             return one
@@ -239,8 +247,8 @@ class Estimator:
     def _completed(
         self, profile: str, known: Mapping[ProfileCell, float], cell: ProfileCell
     ) -> tuple[float, float, float] | None:
-        """(log rate, relative spread, share of votes that it fits) from the references. None where none was measured, or none
-        where the profile was: without a cell in common nothing says at which level its row is."""
+        """Return (log rate, relative spread, share of votes that it fits) from the references. None if no reference was measured
+        in the cell, or none where the profile was measured: without a common cell the level of its row is unknown."""
         table, guess = self._table(paired=False), self._guess(profile, paired=False)
         shared = any(rate > 0 and table.says(other) for other, rate in known.items())
         if guess is None or not shared or cell not in table.columns:
@@ -250,7 +258,8 @@ class Estimator:
         return float(guess.values[column]), spread, float(guess.fits[column])
 
     def _fits(self, known: Mapping[ProfileCell, float], cell: ProfileCell, votes: float) -> bool:
-        """The references vote. If it did not fit on the nearest number of GPUs, only those vote that did not fit there either."""
+        """Let the references vote on whether the profile fits. If it did not fit on the nearest number of GPUs, only the
+        references that did not fit there either vote."""
         same = [other for other in known if other.accelerator == cell.accelerator and not other.apart]
         near = min(same, key=lambda other: (abs(math.log(other.gpus / cell.gpus)), other.gpus), default=None)
         if near is None or known[near] > 0:
@@ -259,7 +268,8 @@ class Estimator:
         return sum(alike) * 2 > len(alike)
 
     def _share(self, one: str, other: str, accelerator: str, gpus: int) -> tuple[float, float, float] | None:
-        """(what `one` has left beside `other`, relative spread, share of votes that they fit); None: no pair is known."""
+        """Return (fraction that `one` keeps next to `other`, relative spread, share of votes that they fit); None if no pair is
+        known."""
         table = self._table(paired=True)
         places = {place for place in table.pair_places if place[1] == gpus}
         exact = (accelerator, gpus) in places
@@ -277,13 +287,14 @@ class Estimator:
         return ratio, spread if exact else max(spread, UNPROFILED_UNCERTAINTY), float(votes)
 
     def _views(self, one: str, other: str) -> list[tuple[str, str, bool]]:
-        """Whose row to read, in which partner's columns, and whether these are the partner's: rows where the partner is itself a
-        reference, for then nothing stands for it; else both."""
+        """Return whose row to read, in which partner's columns, and whether these are the partner's: rows whose partner is itself
+        a reference and needs no stand-in; otherwise both."""
         both = [(one, other, False), (other, one, True)]
         return [view for view in both if view[1] in self._references()] or both
 
     def _left(self, profile: str, partner: str, accelerator: str, gpus: int, theirs: bool) -> Floats | None:
-        """(ratio, its typical error, votes that it fits) in a row beside a partner, for whom its nearest references stand."""
+        """Return (ratio, its typical error, votes that it fits) in a row next to a partner. A partner that is not a reference is
+        represented by its nearest references."""
         guess, table = self._guess(profile, paired=True), self._table(paired=True)
         weights = {partner: 1.0} if partner in self._references() else {}
         if not weights and (stand_in := self._guess(partner, paired=True)) is not None:
@@ -300,14 +311,14 @@ class Estimator:
 
 
 def _beyond(row: Mapping[ProfileCell, float], cell: ProfileCell) -> float:
-    """Log rate where no reference was measured, from log rates elsewhere."""
+    """Return the log rate where no reference was measured, from log rates elsewhere."""
     slopes = [
         (row[more] - row[less]) / math.log(more.gpus / less.gpus)
         for less in row
         for more in row
         if less.accelerator == more.accelerator and less.gpus < more.gpus
     ]
-    # Faster with more GPUs, but never more than in proportion; in proportion where nobody knows.
+    # More GPUs make it faster, but never more than in proportion; in proportion if the scaling is unknown.
     slope = min(1.0, max(0.0, median(slopes))) if slopes else 1.0
     same = [other for other in row if other.accelerator == cell.accelerator] or list(row)
     close = min(abs(math.log(other.gpus / cell.gpus)) for other in same)
@@ -325,7 +336,7 @@ def _check(profile: str, accelerator: str, gpus: int, rate: float, beside: str, 
     if gpus < 1:
         raise ProfileError("must be 1 or more.", field="gpus", value=gpus, hint="GPUs of the whole gang")
     if not (math.isfinite(rate) and rate >= 0):
-        raise ProfileError("is no rate.", field="rate", value=rate, hint="steps per second, 0 where it does not fit")
+        raise ProfileError("is not a rate.", field="rate", value=rate, hint="steps per second, 0 where it does not fit")
     if levels and beside:
         raise ProfileError("profiles share GPUs of one node only.", field="levels", value=levels, hint="leave `beside` empty")
     if levels and rate == 0:

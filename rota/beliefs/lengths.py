@@ -1,8 +1,8 @@
-"""How long jobs still train, foreseen from those of the same model that have finished (after ONES, SC'21).
+"""Length predictions: how long jobs will still train, from finished jobs of the same model (after ONES, SC'21).
 
-The part of its training that a job has behind it is believed to be Beta(e, 1 + r) distributed: e epochs done, r epochs left.
-What is left is the mean of what finished jobs of the model that trained longer had left at that point. If no job of a model has
-finished yet, it counts as long as jobs of all models do.
+The finished fraction of a job's training is estimated to be Beta(e, 1 + r) distributed, with e epochs done and r epochs left. The
+number of epochs left is the mean of what those finished jobs of the model that trained longer had left at that point. If no job
+of a model has finished yet, its length is estimated from jobs of all models.
 """
 
 from collections.abc import Sequence
@@ -12,20 +12,20 @@ import numpy as np
 from rota.model.units import Floats
 
 USUAL_EPOCHS = 30.0
-"""How long a job trains that nothing is known of."""
+"""Length of a job about which nothing is known, in epochs."""
 
 EPOCH_SECONDS = 60.0
-"""An epoch of a job that does not say how long its own is: so many seconds at its fastest size."""
+"""Assumed duration of an epoch at a job's fastest size, for jobs that do not give the length of an epoch, in seconds."""
 
 LEAST_LEFT = 1.0
-"""A job that has trained longer than all others is believed to have at least one epoch left..."""
+"""Minimum number of epochs left of a job that has trained longer than all others."""
 LEFT_OF_DONE = 0.1
-"""...or so much of what it has done."""
+"""Minimum of the epochs left of such a job, as a fraction of the epochs done."""
 
 
 def epochs_left(done: Floats, finished: Sequence[float], usual: float) -> Floats:
-    """What jobs of one model have left that have done so much. `finished` are the lengths of those that ended; `usual` is what
-    counts as one more."""
+    """Return the epochs that jobs of one model have left, by the epochs they have done. `finished` has the lengths of jobs that
+    ended; `usual` counts as one more."""
     lengths = np.sort(np.array([*finished, usual]))
     after = np.concatenate((np.cumsum(lengths[::-1])[::-1], [0.0]))
     at = lengths.searchsorted(done, side="right")

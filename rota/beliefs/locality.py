@@ -1,7 +1,7 @@
-"""What spreading costs: how many times longer a step takes for each level of locality that a gang spans, by model.
+"""The cost of spreading: the factor on the time of a step for each level of locality that a gang spans, by model.
 
 Levels go outwards: several nodes, several racks, several rows of racks, as far as the cluster has them. A gang pays for each
-level that it spans, so with 1.5 for nodes and 1.2 for racks one that lies in two racks is 1.8 times slower.
+level that it spans: with 1.5 for nodes and 1.2 for racks, a gang in two racks is 1.8 times slower.
 """
 
 from collections.abc import Mapping, Sequence
@@ -16,17 +16,17 @@ from rota.model.units import FOREVER
 EXAMPLE = '1.7, or 1.2/1.1 for nodes and racks, or "1.0, vgg19=1.7/1.2" by model'
 FIELD = "spread_penalty"
 EVERYBODY = "all"
-"""What stands for all models that have no factors of their own."""
+"""Name that stands for all models without factors of their own."""
 
 
 @dataclass(frozen=True)
 class Locality:
-    """Factors by level, those of the models that have their own and those of all others."""
+    """Factors by level, for models that have their own and for all others."""
 
     usual: tuple[float, ...] = ()
-    """From the inside out; levels beyond cost nothing more."""
+    """Factors of all other models, from the inside out. Further levels cost nothing more."""
     models: Mapping[str, tuple[float, ...]] = field(default_factory=dict)
-    """By profile, or by model: a name is compared as it stands, then in its plain form."""
+    """Factors by profile or model. A name is first compared exactly, then in its plain form."""
 
     def __post_init__(self) -> None:
         for factors in (self.usual, *self.models.values()):
@@ -41,7 +41,8 @@ class Locality:
 
     @classmethod
     def of(cls, given: "Locality | float | Sequence[float] | Mapping[str, Any] | str") -> "Locality":
-        """From a factor, one for each level, those of models by name (`""`: all others), or a text that says the same."""
+        """Build from a factor, factors for each level, factors of models by name (`""` for all others), or a text with any of
+        these."""
         if isinstance(given, Locality):
             return given
         if isinstance(given, str):
@@ -53,7 +54,7 @@ class Locality:
 
     @classmethod
     def _read(cls, text: str) -> "Locality":
-        """`1.7`, `1.2/1.1`, `1.0, vgg19=1.7/1.2`."""
+        """Parse `1.7`, `1.2/1.1`, `1.0, vgg19=1.7/1.2`."""
         found: dict[str, tuple[float, ...]] = {}
         for part in text.split(","):
             name, equals, levels = (piece.strip() for piece in part.rpartition("="))
@@ -64,7 +65,7 @@ class Locality:
                 problem = "is not a number for each level, with slashes between."
                 raise OptionError(problem, field=FIELD, value=part.strip(), hint=EXAMPLE) from None
             if name in found:
-                problem = f"says twice what {name or 'all models'} pay{'s' if name else ''}; levels have slashes between them."
+                problem = f"gives the factors of {name or 'all models'} twice; levels have slashes between them."
                 raise OptionError(problem, field=FIELD, value=text, hint=EXAMPLE)
             if equals and not name and not part.strip().startswith(EVERYBODY):
                 raise OptionError("has no model before the =.", field=FIELD, value=part.strip(), hint=EXAMPLE)
@@ -72,12 +73,12 @@ class Locality:
         return cls(found.pop("", ()), found)
 
     def factors(self, profile: str) -> tuple[float, ...]:
-        """Of each level, for one profile."""
+        """Return the factors of one profile, by level."""
         own = self.models.get(profile)
         return own if own is not None else self._plain.get(plain_name(profile), self.usual) if profile else self.usual
 
     def slowdown(self, profile: str, levels: int) -> float:
-        """How many times longer a step takes across so many levels than inside a node."""
+        """Return how many times longer a step takes across this many levels than inside a node."""
         whole = 1.0
         for factor in self.factors(profile)[:levels]:
             whole *= factor
@@ -85,7 +86,7 @@ class Locality:
 
     @property
     def matters(self) -> bool:
-        """Whether it makes a difference to anybody where its GPUs are."""
+        """Whether the place of a gang's GPUs makes a difference to any job."""
         return any(factor > 1 for factors in (self.usual, *self.models.values()) for factor in factors)
 
     @cached_property

@@ -1,5 +1,5 @@
-"""Makes the options of each kind of job from what is believed: one per accelerator pool and size that the job accepts, and one
-per kind to share its GPUs with. Jobs share only at the size that they asked for."""
+"""Making the options of each kind of job from beliefs: one per accelerator pool and size that the job accepts, and one per kind
+with which it can share GPUs. Jobs share GPUs only at their requested size."""
 
 from collections.abc import Iterator, Sequence
 
@@ -13,8 +13,8 @@ from rota.model.units import MILLI
 def make_options(
     kinds: Sequence[Kind], cluster: Cluster, rates: Rates, *, packing: bool = False, before: Options | None = None
 ) -> Options:
-    """All options of all kinds; a pool that is too small, refused by the job or believed not to run it gives none. Those of
-    `before`, made for the first kinds, stay as they are."""
+    """Return all options of all kinds. A pool gives no option if it is too small, refused by the job, or estimated not to run it.
+    The options in `before`, made for the first kinds, stay as they are."""
     rows: list[OptionRow] = list(before.rows()) if before is not None else []
     known = len(before.by_kind) if before is not None else 0
     alone: list[dict[int, float]] = [{} for _ in kinds]
@@ -27,7 +27,7 @@ def make_options(
 
 
 def grown(options: Options, kinds: Sequence[Kind], cluster: Cluster, rates: Rates, *, packing: bool) -> Options:
-    """The same options, and behind them those that the cluster offers since it has more GPUs."""
+    """Return the same options, followed by those that the cluster offers since it has more GPUs."""
     rows = list(options.rows())
     have = {_key(row) for row in rows}
     alone: list[dict[int, float]] = [{} for _ in kinds]
@@ -40,7 +40,7 @@ def grown(options: Options, kinds: Sequence[Kind], cluster: Cluster, rates: Rate
 def _rows_of(
     number: int, kinds: Sequence[Kind], alone: list[dict[int, float]], cluster: Cluster, rates: Rates, packing: bool
 ) -> list[OptionRow]:
-    """All rows of a kind: alone, and beside itself and the kinds before it."""
+    """Return all rows of a kind: exclusive, and colocated with itself and the kinds before it."""
     found = _alone(number, kinds[number], cluster, rates)
     alone[number] = {row.pool: row.rate for row in found if _is_asked(row, kinds)}
     if packing:
@@ -51,7 +51,7 @@ def _rows_of(
 
 
 def renewed(options: Options, kinds: Sequence[Kind], cluster: Cluster, rates: Rates, changed: set[int]) -> Options:
-    """The same options with the rates that are believed now, where a kind among `changed` takes part."""
+    """Return the same options with the present rates, for options of which a kind among `changed` is part."""
     ways = list(options.rows())
     alone: list[dict[int, float]] = [{} for _ in kinds]
     fresh: dict[OptionKey, OptionRow] = {}
@@ -59,7 +59,7 @@ def renewed(options: Options, kinds: Sequence[Kind], cluster: Cluster, rates: Ra
         for new in _alone(number, kinds[number], cluster, rates):
             fresh[_key(new)] = new
     for way in ways:
-        if way.partner_kind < 0 and way.kind in changed:  # what is known not to run there stays, as next to nothing
+        if way.partner_kind < 0 and way.kind in changed:  # an option known not to run stays, at next to nothing
             fresh.setdefault(_key(way), way._replace(rate=STANDS_STILL, spread=0.0))
         if way.partner_kind < 0 and _is_asked(way, kinds):
             alone[way.kind][way.pool] = fresh.get(_key(way), way).rate
@@ -68,7 +68,7 @@ def renewed(options: Options, kinds: Sequence[Kind], cluster: Cluster, rates: Ra
             for new in _shared(way.partner_kind, way.kind, kinds, alone, cluster, rates):
                 fresh[_key(new)] = new
     for way in ways:
-        if way.partner_kind >= 0 and changed & {way.kind, way.partner_kind}:  # known not to run in this company
+        if way.partner_kind >= 0 and changed & {way.kind, way.partner_kind}:  # known not to run with this partner
             fresh.setdefault(_key(way), way._replace(rate=STANDS_STILL, spread=0.0))
     ordered = [fresh.get(_key(way), way)._replace(account=way.account) for way in ways]
     return Options.of(ordered, len(kinds), options.lasting)
@@ -83,13 +83,13 @@ def _key(row: OptionRow) -> OptionKey:
 
 
 def _is_asked(row: OptionRow, kinds: Sequence[Kind]) -> bool:
-    """Whether it is the size that its kind asked for."""
+    """Return whether the row has the size that its kind requests."""
     demand = kinds[row.kind].demand
     return row.milligpus == demand.milligpus and row.batch_size == demand.batch_size
 
 
 def _alone(number: int, kind: Kind, cluster: Cluster, rates: Rates) -> list[OptionRow]:
-    """Where it is believed to run. Where it is only estimated not to, it may be tried if nothing else is left."""
+    """Return the exclusive options of a kind. If all rates are 0 and some are only estimates, these options may be tried."""
     ways, untried = [], []
     for pool, accelerator in enumerate(cluster.pools):
         if not accepts(kind, accelerator):
@@ -98,7 +98,7 @@ def _alone(number: int, kind: Kind, cluster: Cluster, rates: Rates) -> list[Opti
             width = max(milligpus // MILLI, 1)
             if width > cluster.pool_gpus[pool]:
                 continue
-            # As good as it can get there: a gang that no node can hold is believed to span as few as it must.
+            # The best case: a gang that no node can hold is assumed to span as few levels as possible.
             levels = cluster.fewest_levels(pool, width)
             rate, spread = rates.rate_of(kind.profile, kind.demand, accelerator, width, batch_size, levels)
             asked = milligpus == kind.demand.milligpus and batch_size == kind.demand.batch_size
@@ -115,8 +115,8 @@ def _alone(number: int, kind: Kind, cluster: Cluster, rates: Rates) -> list[Opti
 def _shared(
     first: int, second: int, kinds: Sequence[Kind], alone: Sequence[dict[int, float]], cluster: Cluster, rates: Rates
 ) -> Iterator[OptionRow]:
-    """Both sides of two kinds on the same GPUs, where it is known how fast they run so and neither stands still. What spanning
-    nodes costs a job alone, it costs it in company."""
+    """Return the rows of both kinds on the same GPUs, if the rates are known and neither stands still. Spanning nodes costs a
+    colocated job the same factor as an exclusive one."""
     a, b = kinds[first], kinds[second]
     width, milligpus = a.demand.width, a.demand.milligpus
     for pool in sorted(alone[first].keys() & alone[second].keys()):
@@ -137,7 +137,7 @@ def _shared(
 
 
 def why_never(kind: Kind, cluster: Cluster) -> tuple[Reason, str]:
-    """Why a kind has no option at all on this cluster, as a code and in words."""
+    """Return why a kind has no option on this cluster, as a code and in words."""
     pools = [int(gpus) for name, gpus in zip(cluster.pools, cluster.pool_gpus, strict=True) if accepts(kind, name)]
     if not pools:
         return Reason.NO_SUCH_ACCELERATOR, f"the cluster has {', '.join(cluster.pools)}"
@@ -145,7 +145,7 @@ def why_never(kind: Kind, cluster: Cluster) -> tuple[Reason, str]:
         return Reason.UNSATISFIABLE, f"the largest pool it accepts has {max(pools)}"
     return (
         Reason.UNSATISFIABLE,
-        f"profile {kind.profile!r} has no rate there: it does not fit, or nobody measured it on these types",
+        f"profile {kind.profile!r} has no rate there: it does not fit, or was not measured on these types",
     )
 
 

@@ -1,4 +1,4 @@
-"""Believed costs of starting, stopping and moving a job."""
+"""Estimated costs of starting, stopping and moving a job."""
 
 from dataclasses import dataclass, field
 
@@ -7,21 +7,21 @@ from rota.model.job import JobSpec
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class MemoryCosts:
-    """Seconds for each GiB that a job holds on a GPU, where it is known how much that is. The GPUs of a gang move theirs side by
-    side. All zero: what a job holds makes no difference."""
+    """Seconds for each GiB that a job holds on a GPU, if that is known. The GPUs of a gang move their memory in parallel. With
+    zeros the memory of a job makes no difference."""
 
     park: float = 0.0
-    """To the host, once its pages there have been used before."""
+    """Moving a GiB to the host, once the process has used its pages there before, in seconds."""
     first_park: float = 0.0
-    """The first time in the life of a process: pages of the host that were never touched are dear."""
+    """Moving a GiB to the host for the first time in a process, in seconds. Pages that were never touched are expensive."""
     resume: float = 0.0
-    """Back from the host."""
+    """Moving a GiB back from the host, in seconds."""
     save: float = 0.0
-    """To storage."""
+    """Saving a GiB to storage, in seconds."""
     load: float = 0.0
-    """From storage."""
+    """Loading a GiB from storage, in seconds."""
     context_gib: float = 0.0
-    """What a process keeps on each of its GPUs while it is parked."""
+    """Memory that a parked process keeps on each of its GPUs, in GiB."""
 
 
 LINK_SPEED = MemoryCosts(park=0.035, first_park=0.75, resume=0.026, save=1.45, load=0.83, context_gib=0.8)
@@ -29,25 +29,26 @@ LINK_SPEED = MemoryCosts(park=0.035, first_park=0.75, resume=0.026, save=1.45, l
 in 5.8 s and back in 3.3 s; 755 to 903 MiB of context stay."""
 
 DRIVER_CHECKPOINT = MemoryCosts(park=0.6, first_park=0.6, resume=0.2, save=1.45, load=0.83, context_gib=0.01)
-"""The same by the driver's own checkpoint of a process: 20 GiB out in 13.1 s and back in 4.4 s, and almost nothing stays."""
+"""Measured like LINK_SPEED, with the driver's checkpoint of a process: 20 GiB out in 13.1 s and back in 4.4 s, and almost nothing
+stays."""
 
 
 @dataclass(frozen=True, slots=True)
 class MoveCosts:
-    """Seconds a job loses when it is stopped in one place and started in another, or stopped and started where it is."""
+    """Seconds that a job loses when it is stopped and started, in another place or in the same one."""
 
     launch_seconds: float = 0.0
     checkpoint_seconds: float = 0.0
-    """To storage, for a job of which it is not known what it holds."""
+    """Saving a job whose memory is unknown, in seconds."""
     restore_seconds: float = 0.0
-    """From storage, likewise."""
+    """Loading a job whose memory is unknown, in seconds."""
     resize_seconds: float = 0.0
-    """What a change of size costs a job that can do it while it runs."""
+    """Resizing a job that can be resized while it runs, in seconds."""
     memory: MemoryCosts = field(default_factory=MemoryCosts)
 
     @property
     def move_seconds(self) -> float:
-        """For a job of which it is not known what it holds."""
+        """Seconds to move a job whose memory is unknown."""
         return self.launch_seconds + self.checkpoint_seconds + self.restore_seconds
 
     @property
@@ -57,15 +58,15 @@ class MoveCosts:
         return not (self.move_seconds or memory.save or memory.load or memory.resume)
 
     def move_of(self, spec: JobSpec) -> float:
-        """Stopped here and started elsewhere."""
+        """Return the seconds to stop a job and start it elsewhere."""
         return self.launch_seconds + self.save_of(spec) + self.load_of(spec)
 
     def start_of(self, spec: JobSpec, again: bool) -> float:
-        """Started; `again`: from what it saved."""
+        """Return the seconds to start a job; with `again`, from its checkpoint."""
         return self.launch_seconds + (self.load_of(spec) if again else 0.0)
 
     def leave_of(self, spec: JobSpec) -> float:
-        """From its last step until its GPUs are free."""
+        """Return the seconds from the job's last step until its GPUs are free."""
         return 0.0
 
     def save_of(self, spec: JobSpec) -> float:
@@ -75,9 +76,9 @@ class MoveCosts:
         return self.memory.load * spec.resident_gib if spec.resident_gib and self.memory.load else self.restore_seconds
 
     def park_of(self, spec: JobSpec, first: bool = False) -> float:
-        """Parked on its host."""
+        """Return the seconds to park a job on its host."""
         return (self.memory.first_park if first else self.memory.park) * spec.resident_gib
 
     def resume_of(self, spec: JobSpec) -> float:
-        """Woken where it sleeps."""
+        """Return the seconds to resume a parked job."""
         return self.memory.resume * spec.resident_gib

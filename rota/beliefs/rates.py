@@ -1,4 +1,4 @@
-"""Believed rates: steps per second of a profile on an accelerator type, measured, modelled or from relative speeds."""
+"""Estimated rates: steps per second of a profile on an accelerator type, measured, modelled or from relative speeds."""
 
 from collections.abc import Mapping
 from dataclasses import dataclass, field, replace
@@ -19,22 +19,23 @@ Key = tuple[str, str, int]
 SPEEDS: Mapping[str, float] = {
     name: round(card.bandwidth_gb_s / ACCELERATORS[REFERENCE].bandwidth_gb_s, 2) for name, card in ACCELERATORS.items()
 }
-"""Memory bandwidth of each type over that of a V100. A rough rule for jobs nobody has profiled: training is often bound by
-bandwidth. A type not listed counts as a V100."""
+"""Memory bandwidth of each type divided by that of a V100. A rough rule for unprofiled jobs: training is often bound by
+bandwidth. A type that is not listed counts as a V100."""
 
 UNPROFILED_UNCERTAINTY = 0.5
-"""How wrong the rough rule may be, as a relative spread."""
+"""Uncertainty of the rough rule, as a relative standard deviation."""
 
 STANDS_STILL = 1e-6
-"""Steps per second where a job is believed not to run, if an option or a measurement must have a rate: never worth taking."""
+"""Steps per second of a job that is estimated not to run, where an option or a measurement needs a rate. Never worth taking."""
 
 
 class Source(Protocol):
-    """Whatever knows rates of profiles that nobody measured, such as the built-in catalogue."""
+    """A source of rates for profiles without measurements, such as the catalogue or an estimator."""
 
     def rate(self, profile: str, accelerator: str, gpus: int, levels: int = 0) -> tuple[float, float] | None:
-        """(steps per second of the whole gang, relative spread): 0 where it does not fit, None for a profile it does not know.
-        `levels` of locality that it spans: 0 in one node. More are never faster, and 0 there only if it is 0 in one node."""
+        """Return (steps per second of the whole gang, relative spread). The rate is 0 if the profile does not fit; None if the
+        profile is unknown. `levels` is the number of levels of locality that the gang spans, 0 in one node. More levels are never
+        faster, and the rate is 0 across levels only if it is 0 in one node."""
         ...
 
 
@@ -49,30 +50,30 @@ class Learner(Source, Protocol):
         self, first: str, second: str, accelerator: str, gpus: int
     ) -> tuple[tuple[float, float], float] | None: ...
     def tried(self, profile: str, accelerator: str, gpus: int) -> bool:
-        """Whether it was measured there, or is known from a reference."""
+        """Return whether the profile was measured there, or is known from a reference."""
         ...
 
 
 @dataclass(frozen=True)
 class Rates:
-    """Measured rates, a model for profiles without any, and relative speeds for jobs without a profile."""
+    """Measured rates, a model for profiles without measurements, and relative speeds for jobs without a profile."""
 
     table: Mapping[Key, float] = field(default_factory=dict)
-    """Steps per second of the whole gang, in one node."""
+    """Steps per second of the whole gang in one node."""
     speeds: Mapping[str, float] = field(default_factory=lambda: SPEEDS)
-    """Accelerator type -> speed of a job nobody profiled, in steps per second."""
+    """Accelerator type -> speed of an unprofiled job, in steps per second."""
     apart: Mapping[Key, float] = field(default_factory=dict)
-    """The same as `table` for a gang that spans nodes."""
+    """Steps per second of the whole gang across nodes, with the keys of `table`."""
     pairs: Mapping[tuple[str, str, str, int], tuple[float, float]] = field(default_factory=dict)
-    """(first profile, second profile, accelerator type, GPUs) -> steps per second of either while both share these GPUs."""
+    """(first profile, second profile, accelerator type, GPUs) -> steps per second of each while both share these GPUs."""
     batches: Mapping[tuple[str, str, int, int], float] = field(default_factory=dict)
-    """(profile, accelerator type, GPUs, batch size) -> steps per second, each of that batch size."""
+    """(profile, accelerator type, GPUs, batch size) -> steps per second at that batch size."""
     model: Source | None = None
-    """Asked about profiles that were not measured."""
+    """Source for profiles that were not measured."""
     spread_penalty: Locality | None = None
-    """How many times slower a gang is over several nodes, whatever was measured or modelled; None: what that says."""
+    """Factor by which a gang is slower across nodes, instead of what was measured or modelled; None to use the latter."""
     everywhere: str = ""
-    """Every accelerator type runs like this one; empty: each like itself."""
+    """Accelerator type whose rates all types have; empty if each has its own."""
     efficiency: Efficiency = field(default_factory=Efficiency)
     """How much training a step does at each batch size."""
 
@@ -90,7 +91,7 @@ class Rates:
 
     @cached_property
     def _learner(self) -> Learner | None:
-        """The model, if it learns. To look whether it does takes longer than most answers."""
+        """The model, if it learns. The check takes longer than most answers, so it is cached."""
         return self.model if isinstance(self.model, Learner) else None
 
     @cached_property
@@ -98,8 +99,8 @@ class Rates:
         return frozenset(profile for profile, _, _ in self.apart)
 
     def rate(self, profile: str, accelerator: str, gpus: int, levels: int = 0) -> tuple[float, float]:
-        """(steps per second, relative spread) of a gang that spans so many levels of locality, 0: it lies in one node. A rate of
-        0: the profile is known not to run."""
+        """Return (steps per second, relative spread) of a gang that spans this many levels of locality, 0 in one node. A rate of
+        0 means that the profile is known not to run."""
         kind = self.everywhere or accelerator
         if levels and self.spread_penalty is not None:
             rate, spread = self.rate(profile, accelerator, gpus)
@@ -112,16 +113,17 @@ class Rates:
             return rate / self._further(profile, kind, gpus, levels), spread
         if (profile, kind) in self._together:
             return self._nearest(self.table, self._together, profile, kind, gpus)
-        # Measured over several nodes only: in one node it is at least as fast.
+        # Measured over several nodes only. In one node the profile is at least as fast.
         return self._nearest(self.apart, self._apart, profile, kind, gpus) if (profile, kind) in self._apart else (0.0, 0.0)
 
     def rate_of(
         self, profile: str, demand: Demand, accelerator: str, gpus: int, batch_size: int = 0, levels: int = 0
     ) -> tuple[float, float]:
-        """The same for a job at one of the sizes it accepts. Steps are those of the batch size it asked for: one with another
-        batch counts as many as do as much training. A profile that names its batch (`cifar10/global2048`, or `cifar10/bs512` with
-        four GPUs) has the rates of the one that names the other. Where nothing is known of a batch size, as many examples a
-        second are believed as at the one it asked for; where nothing is known of a profile, speed in proportion to the GPUs."""
+        """Return (steps per second, relative spread) of a job at one of its accepted sizes. Steps are counted at the requested
+        batch size: a step with another batch counts as many as do as much training. A profile that names its batch
+        (`cifar10/global2048`, or `cifar10/bs512` with four GPUs) has the rates of the profile that names the other batch. If
+        nothing is known of a batch size, it is assumed to process as many examples per second as the requested one; if nothing is
+        known of a profile, its speed is assumed to be proportional to its GPUs."""
         if not demand.elastic and not self.batches:
             return self.rate(profile, accelerator, gpus, levels)
         key = at_size(profile, demand, gpus, batch_size)
@@ -144,7 +146,8 @@ class Rates:
         return rate, spread
 
     def _as_measured(self, profile: str, demand: Demand, accelerator: str, key: str) -> float:
-        """How many times faster a profile was measured than the source says that the rates of its other sizes come from."""
+        """Return how many times faster a profile was measured than the source predicts, which gives the rates of its other
+        sizes."""
         if self.model is None or profile not in self._profiles or key in self._profiles:
             return 1.0
         asked = f"{model_of(profile)}/global{examples_of(profile, demand)}"
@@ -153,14 +156,15 @@ class Rates:
         return measured / said[0] if said is not None and said[0] > 0 and measured > 0 else 1.0
 
     def progress(self, profile: str, demand: Demand, batch_size: int) -> float:
-        """Training that a step with this batch does, in steps of the batch size that the job asked for."""
+        """Return the training that a step with this batch does, in steps of the requested batch size."""
         if batch_size == demand.batch_size or not demand.batch_size:
             return 1.0
         model = model_of(profile)
         return self.efficiency.progress(model, batch_size) / self.efficiency.progress(model, demand.batch_size)
 
     def _further(self, profile: str, kind: str, gpus: int, levels: int) -> float:
-        """How many times slower than over the nodes of a rack: tables end there, so it is as the model says."""
+        """Return how many times slower a gang is across these levels than across the nodes of a rack. Tables end there, so it
+        comes from the model."""
         if levels < 2 or self.model is None:
             return 1.0
         near, far = (self.model.rate(profile, kind, gpus, each) for each in (1, levels))
@@ -169,8 +173,8 @@ class Rates:
     def _nearest(
         self, table: Mapping[Key, float], counts: Mapping[tuple[str, str], list[int]], profile: str, accelerator: str, gpus: int
     ) -> tuple[float, float]:
-        """What was measured; a count nobody measured goes by the nearest smaller one and by how the model scales the profile, or
-        in proportion to the GPUs where no model knows it."""
+        """Return the measured rate. A GPU count that was not measured is scaled from the nearest smaller one, as the model scales
+        the profile, or in proportion to the GPUs if no model knows it."""
         measured = counts[profile, accelerator]
         near = max((n for n in measured if n <= gpus), default=measured[0])
         rate = table[profile, accelerator, near]
@@ -183,23 +187,23 @@ class Rates:
         return rate * gpus / near, UNPROFILED_UNCERTAINTY
 
     def only_guessed(self, profile: str, accelerator: str, gpus: int) -> bool:
-        """Whether what is believed of a profile there is an estimate, so that a rate of 0 may be wrong."""
+        """Return whether the belief about a profile there is an estimate, so that a rate of 0 may be wrong."""
         model = self._learner
         if not profile or profile in self._profiles or model is None:
             return False
         return not model.tried(profile, self.everywhere or accelerator, gpus)
 
     def measured(self, profile: str) -> bool:
-        """Whether a profile was measured: then these measurements count, and no model."""
+        """Return whether a profile was measured. Then its measurements count, and no model."""
         return profile in self._profiles
 
     def knows(self, profile: str) -> bool:
-        """Whether anything is known about a profile, measured or modelled."""
+        """Return whether anything is known about a profile, measured or modelled."""
         return profile in self._profiles or (self.model is not None and self.model.rate(profile, REFERENCE, 1) is not None)
 
     def colocated_rates(self, first: str, second: str, accelerator: str, gpus: int) -> tuple[float, float] | None:
-        """Steps per second of two profiles that share the same GPUs of one node, in this order; None where nobody measured it.
-        Two of one profile cannot be told apart, so each gets the mean of what was measured."""
+        """Return the steps per second of two profiles that share the same GPUs of one node, in this order; None if the pair was
+        not measured. Two jobs of one profile cannot be distinguished, so each gets the mean of the measurements."""
         kind = self.everywhere or accelerator
         found = self.pairs.get((first, second, kind, gpus))
         if found is None and (turned := self.pairs.get((second, first, kind, gpus))) is not None:
@@ -211,7 +215,8 @@ class Rates:
     def believed_colocated_rates(
         self, first: str, second: str, accelerator: str, gpus: int
     ) -> tuple[tuple[float, float], float] | None:
-        """The same as believed, with a relative spread: measured, or estimated where the model can."""
+        """Return the estimated rates of two profiles on the same GPUs, with a relative spread: measured, or estimated if the
+        model can."""
         known = self.colocated_rates(first, second, accelerator, gpus)
         if known is not None:
             return known, 0.0
@@ -228,10 +233,10 @@ class Rates:
     ) -> "MeasuredRates | None":
         """Return what a measured rate says; a rate of 0 means that the job stood still. None if these rates cannot use it."""
         kind = self.everywhere or accelerator
-        if levels and self.spread_penalty is not None:  # what spreading costs is known: this says how fast it is in one node
+        if levels and self.spread_penalty is not None:  # the cost of spreading is known, so this gives the rate in one node
             rate, levels = rate * self.spread_penalty.slowdown(profile, levels), 0
         if levels and rate <= 0:
-            rate = STANDS_STILL  # that it does not run at all can only be said of one node
+            rate = STANDS_STILL  # only a measurement in one node can show that the profile does not run at all
         if profile not in self._profiles:
             if self._learner is not None:
                 return MeasuredRates(model=self._learner.observed(profile, kind, gpus, rate, beside, levels))
@@ -249,7 +254,7 @@ class Rates:
         return MeasuredRates(apart={key_alone: rate}) if levels else MeasuredRates(table={key_alone: rate})
 
     def goes_by_batch(self, profile: str, demand: Demand, accelerator: str, gpus: int, batch_size: int) -> bool:
-        """Whether what is believed of a size goes by what was measured at its batch size, or should once it has been."""
+        """Return whether the rate at a size comes from measurements at its batch size, or will once it was measured."""
         other = batch_size != demand.batch_size or (local_batch(profile) > 0 and gpus != demand.width)
         return other or (profile, self.everywhere or accelerator, gpus, batch_size) in self.batches
 
@@ -262,7 +267,7 @@ class Rates:
         return MeasuredRates(batches={key: rate / self.progress(profile, demand, batch_size)})
 
     def partners(self, profile: str, accelerator: str, gpus: int) -> frozenset[str]:
-        """Profiles that were measured beside this one."""
+        """Return the profiles that were measured next to this one on the same GPUs."""
         return self._partners.get((profile, self.everywhere or accelerator, gpus), frozenset())
 
     @cached_property
@@ -275,7 +280,7 @@ class Rates:
         return found
 
     def layout_matters(self, profile: str) -> bool:
-        """Whether a gang of this profile may run at another rate when it spans nodes."""
+        """Return whether a gang of this profile may run at another rate when it spans nodes."""
         return profile in self._spread_profiles or bool(profile and self.model is not None and profile not in self._profiles)
 
 
@@ -328,26 +333,27 @@ class MeasuredRates:
 
 
 def model_of(profile: str) -> str:
-    """The model that a profile is of: what comes before its batch size."""
+    """Return the model of a profile: what comes before its batch size."""
     name, slash, rest = profile.rpartition("/")
     return name if slash and rest.startswith(("global", "bs")) else profile
 
 
 def local_batch(profile: str) -> int:
-    """Examples on each GPU, if a profile names its batch like that (`resnet50/bs64`); else 0."""
+    """Return the examples on each GPU if a profile names its batch like that (`resnet50/bs64`); 0 otherwise."""
     _, _, local = profile.rpartition("/bs")
     return int(local) if local != profile and local.isdecimal() else 0
 
 
 def examples_of(profile: str, demand: Demand, gpus: int = 0) -> int:
-    """Examples in a step at the batch size that a job asked for; 0: it is not known. `gpus`: at what its profile names, on so
-    many."""
+    """Return the examples in a step at the requested batch size; 0 if unknown. With `gpus`, at the batch size that the profile
+    names on this many GPUs."""
     local = local_batch(profile)
     return local * gpus if local and gpus else demand.batch_size or local * demand.width
 
 
 def at_size(profile: str, demand: Demand, gpus: int, batch_size: int) -> str:
-    """The profile at another size; itself if it does not name its batch size, or that is the same."""
+    """Return the profile at another size. It is the profile itself if it does not name its batch size, or if the size is the
+    same."""
     asked = examples_of(profile, demand)
     wanted = batch_size or asked
     if local_batch(profile):
@@ -356,11 +362,11 @@ def at_size(profile: str, demand: Demand, gpus: int, batch_size: int) -> str:
 
 
 SAME_SPEED = Rates(speeds={})
-"""Every GPU alike, one step a second: a trace's duration is its run time."""
+"""Rates with which all GPUs are alike and make one step per second: a trace's duration is its run time."""
 
 
 def _counts(table: Mapping[Key, float]) -> dict[tuple[str, str], list[int]]:
-    """The GPU counts that were measured, by profile and accelerator type."""
+    """Return the GPU counts that were measured, by profile and accelerator type."""
     found: dict[tuple[str, str], list[int]] = {}
     for profile, accelerator, gpus in table:
         found.setdefault((profile, accelerator), []).append(gpus)

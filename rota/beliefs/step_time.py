@@ -1,7 +1,7 @@
 """Step times over GPUs and batch size: the model of Pollux (Qiao et al., OSDI'21), and how it is fitted to measurements.
 
 A step computes for `compute + per_example * b` seconds with b examples on each GPU, and exchanges gradients for `inside +
-inside_more * (gpus - 2)` seconds, or `between...` across nodes. The two overlap in part: a step takes (computing ** overlap +
+inside_more * (gpus - 2)` seconds, or `between...` across nodes. The two overlap partially: a step takes (computing ** overlap +
 exchanging ** overlap) ** (1 / overlap).
 """
 
@@ -19,35 +19,35 @@ TINY = 1e-9
 
 
 class StepMeasurement(NamedTuple):
-    """One measurement."""
+    """One measurement of a step."""
 
     gpus: int
     spans: bool
-    """Whether its GPUs were on several nodes."""
+    """Whether the GPUs were on several nodes."""
     local_batch: float
     """Examples on each GPU."""
     seconds: float
-    """Of a step."""
+    """Duration of a step."""
 
 
 @dataclass(frozen=True, slots=True)
 class StepTime:
-    """How long a step of one model takes on one accelerator type."""
+    """The time of a step of one model on one accelerator type."""
 
     compute: float
     per_example: float
     inside: float
-    """Exchange between two GPUs of a node."""
+    """Exchange between two GPUs of a node, in seconds."""
     inside_more: float
-    """What each further GPU adds."""
+    """Exchange time that each further GPU of the node adds, in seconds."""
     between: float
-    """The same across nodes."""
+    """Exchange between two GPUs of different nodes, in seconds."""
     between_more: float
     overlap: float
     most_local: float
-    """The largest batch on a GPU that was measured. What exceeds it is gathered in several passes."""
+    """Largest measured batch on one GPU. A larger batch is accumulated over several passes."""
     error: float = 0.0
-    """Mean absolute error of what it was fitted to, relative."""
+    """Mean absolute error of the fit, relative."""
 
     def seconds(self, gpus: int, batch_size: float, spans: bool) -> float:
         local = max(batch_size / gpus, 1.0)
@@ -62,7 +62,7 @@ class StepTime:
 
 
 def fit(seen: Sequence[StepMeasurement]) -> StepTime:
-    """The parameters that fit these measurements best, in the logarithm of their seconds."""
+    """Return the parameters that fit these measurements best, in the logarithm of their seconds."""
     from scipy.optimize import least_squares
 
     gpus = np.array([each.gpus for each in seen], dtype=np.float64)

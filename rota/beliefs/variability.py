@@ -1,4 +1,5 @@
-"""How slow each GPU is for each application class: scores, bins of scores, and what measured step times say about them.
+"""Variability: how slow each GPU is for each application class. Scores, bins of scores, and what is learned from measured step
+times.
 
 A score is a factor on the time of a step: 1.0 is the median GPU, 1.2 takes a fifth longer. A gang waits for its slowest GPU, so
 its slowdown is the largest score among its GPUs.
@@ -18,34 +19,34 @@ from rota.errors import OptionError
 from rota.model.units import Floats, Ints
 
 MOST_BINS = 10
-"""The silhouette is compared for 2 to this many bins, outliers apart."""
+"""Largest number of bins, without outliers, for which the silhouette is compared. The smallest is 2."""
 PAL_BINS = 2
-"""What PAL's published code always takes, outliers apart."""
+"""Number of bins, without outliers, that PAL's published code always uses."""
 OUTLIER_DEVIATIONS = 3.0
 SEED = 1
 
 HALF_LIFE_S = 7 * 86_400.0
-"""A measurement counts half as much after a week: a card is repasted, a fan fails, a driver changes."""
+"""Time after which a measurement counts half as much, in seconds: cards are repasted, fans fail, drivers change."""
 MOST_HALVINGS = 60.0
 KEEP_MEASUREMENTS = 9
-"""Measurements kept for a GPU and class."""
+"""Number of measurements kept for a GPU and class."""
 PRIOR_WEIGHT = 2.5
-"""What was believed at first counts like so many measurements, so one or two odd runs do not make a slow GPU."""
+"""Weight of the first belief, in measurements, so that one or two odd runs do not make a slow GPU."""
 LEAST_PAST = 2.0
-"""All that was known before counts at least like this many measurements, however old: a single one never overturns it."""
+"""Minimum weight of all earlier knowledge, in measurements, however old it is. A single measurement never overturns it."""
 NOISE = 0.05
-"""How far two runs on the same GPU differ, relatively, where nothing better is known."""
+"""Relative difference between two runs on the same GPU, if it is unknown."""
 UNKNOWN_SPREAD = 0.25
-"""How far a GPU that nobody measured may be off, when someone is to blame for a slow gang."""
+"""Uncertainty assumed for a GPU that was not measured, when the slow GPU of a gang is looked for."""
 EQUALLY_SUSPECT = 1.25
-"""Members of a slow gang whose part in it is no less likely than the likeliest one's, up to this factor, share the blame."""
+"""Members of a slow gang share the blame if their deviation exceeds the smallest one by at most this factor."""
 SUSPICION = 0.9
-"""What a measurement that several share counts for each while they are suspects."""
+"""Weight of a shared measurement for each suspect while it is a suspect."""
 SLOWEST = 1e6
 
 Levels = Literal["pal", "silhouette"]
 Measurement = tuple[float, float, float]
-"""When, how slow, and how much it counts when fresh."""
+"""Time, slowdown, and weight when fresh."""
 
 _BATCH = re.compile(r"\s*\(batch size [^)]*\)\s*$|/(?:bs|global)\d+\s*$", re.IGNORECASE)
 
@@ -58,13 +59,13 @@ class Variability:
     scores: Floats
     """(classes, gpus): factor on the time of a step; 1.0 is the median, more is slower."""
     spread: Floats
-    """(classes, gpus): how far a score may be off, relatively; 0: nobody knows."""
+    """(classes, gpus): relative uncertainty of a score; 0 if unknown."""
     class_of: Mapping[str, str] = field(default_factory=dict)
-    """Profile or model -> class; whatever is not listed is in the first class."""
+    """Profile or model -> class. Profiles that are not listed are in the first class."""
     recent: Mapping[tuple[int, int], tuple[Measurement, ...]] = field(default_factory=dict)
-    """(class, GPU) -> what was believed at first, then the latest measurements."""
+    """(class, GPU) -> the first belief, then the latest measurements."""
     first_spread: Floats | None = None
-    """The spread before anything was learned; None: nothing was."""
+    """Spread before anything was learned; None if nothing was learned yet."""
 
     def __post_init__(self) -> None:
         if not self.classes or len(set(self.classes)) != len(self.classes):
@@ -85,11 +86,11 @@ class Variability:
                 raise OptionError(f"no such class, given for {profile}.", field="class_of", value=name, hint=hint)
 
     def first(self, gpus: int) -> "Variability":
-        """The same of so many GPUs only, before anything was learned."""
+        """Return the scores of the first GPUs only, before anything was learned."""
         return replace(self, scores=self.scores[:, :gpus], spread=self.spread[:, :gpus])
 
     def grown(self, gpus: int) -> "Variability":
-        """The same, with so many more GPUs that nothing is known of."""
+        """Return the scores with this many more GPUs, about which nothing is known."""
         more = np.ones((len(self.classes), gpus))
         spread = np.concatenate((self.spread, more * 0), axis=1)
         first = None if self.first_spread is None else np.concatenate((self.first_spread, more * 0), axis=1)
@@ -97,7 +98,7 @@ class Variability:
 
     @classmethod
     def alike(cls, gpus: int, classes: tuple[str, ...] = ("A",), class_of: Mapping[str, str] | None = None) -> "Variability":
-        """All GPUs as good as the median; a place to start learning from."""
+        """Return scores with which all GPUs are as good as the median; a start for learning."""
         return cls(classes, np.ones((len(classes), gpus)), np.zeros((len(classes), gpus)), class_of or {})
 
     @property
@@ -105,21 +106,21 @@ class Variability:
         return int(self.scores.shape[1])
 
     def row(self, profile: str) -> int:
-        """The class of a profile, as a row of `scores`. A name that is not listed as it stands is compared in its plain form
-        (`plain_name`); if that is not listed either, the first class."""
+        """Return the class of a profile, as a row of `scores`. A name that is not listed exactly is compared in its plain form
+        (`plain_name`); if that is not listed either, the class is the first."""
         name = self.class_of.get(profile) or self._plain.get(plain_name(profile))
         return self._place[name] if name is not None else 0
 
     def slowdown(self, profile: str, gpus: Sequence[int] | Ints) -> float:
-        """How many times longer a step takes on these GPUs than on median ones: the largest score, or what is feared; 1.0 for no
-        GPUs."""
+        """Return how many times longer a step takes on these GPUs than on median ones: the largest score, including suspicion;
+        1.0 for no GPUs."""
         return float(self.feared[self.row(profile), gpus].max()) if len(gpus) else 1.0
 
     @cached_property
     def feared(self) -> Floats:
-        """Scores with suspicions: whoever may be the reason for slow gangs counts as slower, the more of the blame it has, until
-        a gang with it is fast. Better to spare three GPUs for nothing than to use the fourth; and sparing some changes the gangs,
-        which tells more."""
+        """Scores including suspicion. A GPU that may be the reason for slow gangs counts as slower, the more so the larger its
+        share of the blame, until a gang with it is fast. It is better to avoid three good GPUs than to use the slow one; and
+        avoiding some of them changes the gangs, which gives more information."""
         if not any(weight < 1.0 for kept in self.recent.values() for _, _, weight in kept[1:]):
             return self.scores
         found = self.scores.copy()
@@ -132,36 +133,38 @@ class Variability:
         return found
 
     def bins(self, levels: Levels = "pal") -> Floats:
-        """Scores rounded to few levels, so that GPUs that are about as good are equally good: for every class the centre of the
-        GPU's bin over the median of the centres.
+        """Return scores rounded to few levels, so that similar GPUs count as equally good: for every class the centre of the
+        GPU's bin divided by the median of the centres.
 
-        Outliers are scores beyond the mean by three sample standard deviations. There are as many bins as there are outliers,
-        and two more (`pal`, as its published code does) or as many more as the silhouette of the other scores says
-        (`silhouette`, as it was meant)."""
+        Outliers are scores more than three sample standard deviations above the mean. The number of bins is the number of
+        outliers plus two (`pal`, as in PAL's published code) or plus the number with the best silhouette of the other scores
+        (`silhouette`, as described in the paper).
+        """
         if levels not in ("pal", "silhouette"):
-            raise OptionError("no such way to bin.", field="levels", value=levels, hint="pal or silhouette")
+            raise OptionError("is not a method of binning.", field="levels", value=levels, hint="pal or silhouette")
         return self._bins_pal if levels == "pal" else self._bins_silhouette
 
     def outliers(self, threshold: float) -> list[tuple[int, str, float]]:
-        """(GPU, class, score) of every score beyond a threshold, the slowest first."""
+        """Return (GPU, class, score) of every score above a threshold, the slowest first."""
         found = [(int(g), self.classes[c], float(self.scores[c, g])) for c, g in np.argwhere(self.scores > threshold)]
         return sorted(found, key=lambda each: (-each[2], each[0], each[1]))
 
     def learned(self, profile_or_class: str, gpus: Sequence[int] | Ints, slowdown: float, now_s: float) -> "Variability":
-        """What is believed after a step took `slowdown` times as long on these GPUs as on median ones in the same place, with the
-        same batch and co-runners.
+        """Return the belief after a step took `slowdown` times as long on these GPUs as on median ones in the same place, with
+        the same batch and partners.
 
-        Of a gang that says only how slow its slowest GPU is:
+        The slowdown of a gang is that of its slowest GPU only:
 
-        - no member is slower than the gang, so each that was believed to be at least so slow is now measured as that slow;
-        - if none was, one of them is to blame: most likely one whose belief is near or uncertain, or one of many slow gangs.
-          It is measured as that slow. If n members are about as likely, each keeps 1/n of the measurement and more spread, but
-          nobody's score moves: a gang that stays together cannot tell who it is, and the next one that differs will. Until
-          then all of them are suspects (`feared`);
-        - of the others it says nothing, and whoever was in a fast gang is no suspect any more.
+        - no member is slower than the gang, so each member with at least this score is now measured with this slowdown;
+        - if there is none, one of the members is to blame: most likely one whose belief is near or uncertain, or one of many slow
+          gangs. It is measured with this slowdown. If n members are about as likely, each keeps 1/n of the measurement and a
+          larger spread, but no score moves: as long as a gang stays together, the slow GPU in it is unknown, and the next gang
+          with other members will show it. Until then all of them are suspects (`feared`);
+        - about the others it says nothing, and a member of a fast gang is no longer a suspect.
 
-        The belief is the weighted median of the first belief and the latest measurements, the older the lighter. It moves
-        towards a measurement or stays where it is, never away, so a slower measurement never makes a GPU look faster."""
+        The belief is the weighted median of the first belief and the latest measurements; older ones weigh less. It moves towards
+        a measurement or stays where it is, never away, so a slower measurement never makes a GPU look faster.
+        """
         return self.learned_all([(profile_or_class, gpus, slowdown)], now_s)
 
     def learned_all(
@@ -170,8 +173,8 @@ class Variability:
         now_s: float,
         cleared: Iterable[tuple[str, Sequence[int] | Ints, float]] = (),
     ) -> "Variability":
-        """The same for many measurements of one instant, (profile or class, GPUs, slowdown) each, in the order given. Of those
-        that were `cleared` it is known that they were no slower than that, and nothing more."""
+        """Return the belief after many measurements of one instant, each as (profile or class, GPUs, slowdown), in the given
+        order. GPUs in `cleared` are known not to be slower than this, and nothing more is learned about them."""
         draft = _Draft(self)
         for name, gpus, limit in cleared:
             row = self._place.get(name, -1)
@@ -196,7 +199,7 @@ class Variability:
 
     @cached_property
     def _plain(self) -> dict[str, str]:
-        """Plain name -> class; of two that are listed and plainly the same, the first."""
+        """Plain name -> class. If two listed names have the same plain name, the first counts."""
         found: dict[str, str] = {}
         for profile, name in self.class_of.items():
             found.setdefault(plain_name(profile), name)
@@ -241,7 +244,8 @@ class _Draft:
             self._spread[row, gpu] = _spread(kept, float(self._scores[row, gpu]), float(self._first[row, gpu]))
 
     def clear(self, row: int, members: Ints, slowdown: float) -> None:
-        """No member is slower than the gang: what they were suspected of because of slower ones, somebody else did."""
+        """Remove suspicions of members that come from slower measurements: no member is slower than the gang, so another GPU
+        caused them."""
         limit = slowdown * (1 + NOISE)
         for gpu in members.tolist():
             kept = self._recent.get((row, gpu))
@@ -250,7 +254,7 @@ class _Draft:
                 self._changed = True
 
     def _blamed(self, row: int, members: Ints, slowdown: float) -> tuple[Ints, float]:
-        """The members that a measurement is about, and how much it counts for each."""
+        """Return the members to which a measurement applies, and its weight for each."""
         if len(members) < 2:
             return members, 1.0
         believed = self._scores[row, members]
@@ -258,23 +262,23 @@ class _Draft:
             return members[believed >= slowdown], 1.0
         spread = self._spread[row, members]
         deviations = (slowdown - believed) / (believed * np.where(spread > 0, spread, UNKNOWN_SPREAD))
-        # Whoever was in slow gangs before is the likelier for each: gangs change, and the slow GPU is in all of them.
+        # A member that was in slow gangs before is the likelier one: gangs change, and the slow GPU is in all of them.
         blamed = np.array([self._times_blamed(row, gpu, slowdown) for gpu in members.tolist()])
         deviations /= 1.0 + blamed
         suspects = members[deviations <= deviations.min() * EQUALLY_SUSPECT]
         return suspects, 1.0 / len(suspects)
 
     def _times_blamed(self, row: int, gpu: int, slowdown: float) -> int:
-        """Measurements of a GPU that are nearer to this slowdown than its belief is."""
+        """Count the measurements of a GPU that are nearer to this slowdown than to its score."""
         halfway = (float(self._scores[row, gpu]) + slowdown) / 2
         return sum(value > halfway for _, value, _ in self._recent.get((row, gpu), ())[1:])
 
 
 @lru_cache(maxsize=10_000)
 def plain_name(profile: str) -> str:
-    """A model's name without what people write differently: the batch at its end (`(batch size 64)`, `/bs64`, `/global256`),
-    whatever stands before its last slash (`pal/`), capitals, and all signs that are neither letters nor digits.
-    `ResNet-50 (batch size 64)` is `resnet50`, and so are `pal/resnet50` and `ResNet50/bs32`."""
+    """Return a model's name without what varies between sources: the batch at its end (`(batch size 64)`, `/bs64`, `/global256`),
+    everything before its last slash (`pal/`), capitals, and all signs that are neither letters nor digits. `ResNet-50 (batch size
+    64)` is `resnet50`, and so are `pal/resnet50` and `ResNet50/bs32`."""
     model = _BATCH.sub("", profile).rsplit("/", 1)[-1]
     return "".join(sign for sign in model.lower() if sign.isalnum())
 
@@ -292,9 +296,9 @@ def _binned(scores: Floats, *, by_silhouette: bool) -> Floats:
 
 
 def _weighted_median(kept: Sequence[Measurement]) -> float:
-    """The smallest value that half of the weight does not exceed."""
+    """Return the smallest value that half of the weight does not exceed."""
     newest_s = max(when for when, _, _ in kept)
-    # The limit keeps what is very old from vanishing altogether.
+    # The limit keeps very old measurements from vanishing altogether.
     weights = [weight * 0.5 ** min((newest_s - when) / HALF_LIFE_S, MOST_HALVINGS) for when, _, weight in kept]
     past = sum(weights[:-1])
     weights = [weight * max(1.0, LEAST_PAST / past) for weight in weights[:-1]] + weights[-1:]
@@ -308,8 +312,8 @@ def _weighted_median(kept: Sequence[Measurement]) -> float:
 
 
 def _spread(kept: Sequence[Measurement], score: float, first: float) -> float:
-    """How far a score may be off: the measurements' own deviation from it, no less than usual noise, over the root of how many
-    they are; less where what was believed at first agrees with them."""
+    """Return the uncertainty of a score: the deviation of the measurements from it, at least the usual noise, divided by the root
+    of their number; less if the first belief agrees with them."""
     prior, latest = kept[0], kept[1:]
     deviations = sorted(abs(value - score) / score for _, value, _ in latest)
     typical = max(1.4826 * deviations[len(deviations) // 2], NOISE)

@@ -1,1 +1,1 @@
-"""Turn names, files and presets into values. No other room knows the names of policies."""
+"""Conversion of names, files and presets into values. No other room knows the names of policies."""

@@ -1,4 +1,4 @@
-"""Hide a part of a table of rates from the scheduler, which then estimates those rates and learns them from running jobs."""
+"""Hiding part of a table of rates from the scheduler, which then estimates those rates and learns them from running jobs."""
 
 import numpy as np
 

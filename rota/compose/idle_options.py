@@ -22,7 +22,7 @@ from rota.tactics.grow import Grow
 from rota.traces.trace import NEVER_FITS, Trace
 
 _JOB = PlacementRequest(0, 0, 1, 0.0)
-"""Request with which a placer is asked how it treats jobs."""
+"""Request used to find out how a placer treats jobs."""
 
 
 @dataclass(frozen=True)

@@ -1,4 +1,4 @@
-"""Add to the errors of policies what helps to fix them: the existing columns, and the line in the user's file."""
+"""Details for the errors of policies: the existing columns, and the line in the user's file."""
 
 import re
 import traceback

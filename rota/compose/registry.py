@@ -75,14 +75,14 @@ class Registry:
 
     what: str
     group: str
-    """The group of entry points of plug-ins."""
+    """Group of entry points in which plug-ins register."""
     builtin: dict[str, str]
     accepts: Callable[[type], bool]
-    """Whether a class is one of these."""
+    """Returns whether a class is a policy, a placer or a tactic."""
     mark: str
-    """What such a class has."""
+    """The method or base class that such a class needs, for messages."""
     hint: str
-    """The next step when a name is not known."""
+    """The next step in the message about an unknown name."""
     declared: dict[str, type] = field(default_factory=dict)
 
     def names(self) -> list[str]:
@@ -120,7 +120,7 @@ class Registry:
         return found
 
     def make(self, text: str, usual: Mapping[str, Mapping[str, str]] | None = None) -> Any:
-        """Construct what a text names. `usual` has options of some names that the text does not set."""
+        """Construct the class that a text names. `usual` has default options of some names, which the text may override."""
         spelled = ParsedName.parse(text, self.what)
         return fit(self.find(spelled.name), {**(usual or {}).get(spelled.name, {}), **spelled.options}, spelled.name)
 

@@ -1,1 +1,1 @@
-"""Tables in files, cell by cell: whatever is wrong with one is said once, with file, line, field and value."""
+"""Tables and YAML in files, cell by cell. Every problem is reported once, with file, line, field and value."""

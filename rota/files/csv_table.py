@@ -1,7 +1,8 @@
-"""Text in columns, row by row: separated by commas below a header, or by tabs without one. Whatever is wrong with it becomes one
-error that names file, line, field and value; callers say of which class.
+"""Text in columns, row by row: separated by commas below a header, or by tabs without one. Every problem becomes one error that
+names file, line, field and value; callers choose its class.
 
-One row is one line: a quoted cell may hold commas and quotes, but no line break, so every line number is the one an editor shows.
+One row is one line: a quoted cell may hold commas and quotes, but no line break, so every line number is the one that an editor
+shows.
 """
 
 import csv
@@ -20,16 +21,17 @@ from rota.files.text import as_written, read_text
 LONGEST_CELL = 10_000
 MOST_COUNT = 1_000_000
 MOST_NUMBER = 1e15
-"""Beyond this a float no longer tells thousandths of a second apart, and sums over a trace stop meaning anything."""
+"""Largest accepted number. Beyond it a float cannot distinguish thousandths of a second, and sums over a trace lose their
+meaning."""
 LONGEST_SHOWN = 60
 NEGATIVE = re.compile(r"-\d")
 DATE = re.compile(r"\d{4}-\d\d-\d\d")
 MOST_COMPARED = 1000
-"""Among so many names the closest is looked for; more would take noticeable time."""
+"""Number of names among which the closest is searched. More would take noticeable time."""
 
 
 class CsvRow(NamedTuple):
-    """One line of a file: column -> cell, without the blanks around it."""
+    """One line of a file: column -> cell, without surrounding blanks."""
 
     where: str
     line: int
@@ -37,17 +39,17 @@ class CsvRow(NamedTuple):
     error: type[InputError]
 
     def text(self, column: str) -> str:
-        """The cell; empty where the file has no such column."""
+        """Return the text of a cell; empty if the file has no such column."""
         return self.cells.get(column, "")
 
     def number(self, column: str) -> float:
-        """A finite number, 0 or more."""
+        """Return a finite number of 0 or more."""
         cell = self.cells[column]
         try:
             value = float(cell)
         except ValueError:
             value = math.nan
-        # float() also reads 1_000 and the digits of other scripts, which no other tool would.
+        # float() also accepts 1_000 and digits of other scripts, which no other tool does.
         if 0.0 <= value <= MOST_NUMBER and "_" not in cell and cell.isascii():
             return value
         if not cell:
@@ -61,7 +63,7 @@ class CsvRow(NamedTuple):
         raise self.wrong(column, "is not a finite number.", hint="write a plain number such as 3600 or 0.5")
 
     def whole(self, column: str, *, least: int) -> int:
-        """A whole number."""
+        """Return a whole number."""
         if NEGATIVE.match(self.cells[column]):
             raise self._too_small(column, least)
         value = self.number(column)
@@ -89,20 +91,20 @@ class FileTable:
     where: str
     lines: list[str]
     header_line: int
-    """The line of the header; without one, the first row."""
+    """Line of the header; without a header, the first row."""
     columns: tuple[str, ...]
     error: type[InputError]
     headless: bool = False
-    """No header, and tabs between the cells; a quote is then a sign like any other."""
+    """Whether the file has no header and tabs between cells. A quote then has no special meaning."""
 
     def folded(self, known: Sequence[str] | None = None) -> "FileTable":
-        """The same with the names of its columns in lower case, unless two of them differ in nothing else. With
-        `known` names, the others stay as they were typed."""
+        """Return the table with the names of its columns in lower case, unless two of them differ only in case. With `known`
+        names, the others stay as they were typed."""
         lower = tuple(name if known is None or name in known else typed for typed in self.columns for name in (typed.lower(),))
         return replace(self, columns=lower) if len(set(lower)) == len(lower) else self
 
     def rows(self) -> Iterator[CsvRow]:
-        """Every line below the header that is not blank."""
+        """Yield every line below the header that is not blank."""
         columns, where, error, headless = self.columns, self.where, self.error, self.headless
         start = self.header_line - headless
         for line, text in enumerate(self.lines[start:], start + 1):
@@ -118,7 +120,7 @@ class FileTable:
             yield CsvRow(where, line, {column: cell.strip() for column, cell in zip(columns, cells, strict=True)}, error)
 
     def check_header(self, what: str, known: Sequence[str], required: Sequence[str], example: str) -> None:
-        """Refuse columns that `what` does not have, and the lack of one that it needs."""
+        """Raise an error for a column that `what` does not have, or for a missing column that it needs."""
         for column in self.columns:
             if column not in known:
                 problem = f"a table of {what} has no such column.{closest(column, known)} All: {', '.join(known)}."
@@ -141,7 +143,7 @@ class FileTable:
 
 @dataclass(frozen=True)
 class Lines:
-    """A file as lines, before anyone has said what its columns are."""
+    """A file as lines, before its columns are known."""
 
     where: str
     lines: list[str]
@@ -151,11 +153,11 @@ class Lines:
 
     @property
     def tabbed(self) -> list[str]:
-        """The first line, cut at its tabs."""
+        """Cells of the first line, separated by tabs."""
         return self.lines[self.first_line - 1].split("\t")
 
     def with_header(self) -> FileTable:
-        """Separated by commas; the first line names the columns."""
+        """Return a table with commas between cells, whose first line names the columns."""
         cells = _cells(self.lines[self.first_line - 1], self.where, self.first_line, self.error)
         _check_lengths((("column", cell) for cell in cells), self.where, self.first_line, self.error)
         columns = tuple(cell.strip() for cell in cells)
@@ -163,17 +165,17 @@ class Lines:
         return FileTable(self.where, self.lines, self.first_line, columns, self.error)
 
     def without_header(self, columns: tuple[str, ...]) -> FileTable:
-        """Separated by tabs; the first line is a row already."""
+        """Return a table with tabs between cells, whose first line is a row."""
         return FileTable(self.where, self.lines, self.first_line, columns, self.error, headless=True)
 
 
 def read_lines(path: Path | str, error: type[InputError], *, instead: str = "") -> Lines:
-    """The lines of a file that holds any. `instead`: what else could have been named."""
+    """Return the lines of a file. Raise an error if it is empty. `instead` is an alternative to the file, for the hint."""
     return lines_in(read_text(path, error, instead), str(path), error)
 
 
 def lines_in(whole: str, where: str, error: type[InputError]) -> Lines:
-    """The lines of a text that holds any."""
+    """Return the lines of a text. Raise an error if it is empty."""
     lines = whole.replace("\r\n", "\n").replace("\r", "\n").split("\n")
     for line, text in enumerate(lines, 1):
         if text and not text.isspace():
@@ -182,19 +184,19 @@ def lines_in(whole: str, where: str, error: type[InputError]) -> Lines:
 
 
 def read_table(path: Path | str, error: type[InputError]) -> FileTable:
-    """The text of a file and its header, the first line that is not blank."""
+    """Read a file with a header, which is its first line that is not blank."""
     return read_lines(path, error).with_header()
 
 
 def closest(name: str, known: Iterable[str]) -> str:
-    """` Closest: gpus.`, or nothing when no name is near."""
+    """Return ` Closest: gpus.`, or an empty text if no name is near."""
     by_lower = {each.lower(): each for each in islice(known, MOST_COMPARED)}
     near = difflib.get_close_matches(name.lower(), by_lower, n=1)
     return f" Closest: {by_lower[near[0]]}." if near else ""
 
 
 def shown(cell: str) -> str:
-    """A value as a message shows it: no screens full of text."""
+    """Shorten a value for a message."""
     return cell if len(cell) <= LONGEST_SHOWN else cell[:LONGEST_SHOWN] + "…"
 
 

@@ -1,4 +1,4 @@
-"""The text of a file, or one error that says why it cannot be had; and rows as text."""
+"""The text of a file, or one error that explains why it cannot be read; and rows as text."""
 
 import csv
 import gzip
@@ -14,22 +14,22 @@ from rota.errors import InputError, OptionError
 from rota.files.inputs import read_input
 
 GZIP = b"\x1f\x8b"
-"""How files begin that gzip wrote."""
+"""First bytes of files that gzip wrote."""
 MOST_UNPACKED_MB = 256
-"""A compressed file may unpack to this many MB, unless the environment says otherwise: a small file can hold more than any
-memory."""
+"""Default limit for the size of a decompressed file, in MB: a small file can hold more than any memory."""
 UNPACKED_VARIABLE = "ROTA_UNPACKED_MB"
 _FORMULA = re.compile(r"'*[=+\-@\t\r]")
-"""How cells begin that a spreadsheet takes for a formula, with the marks that were put before them."""
+"""Start of cells that a spreadsheet takes for a formula, with the marks that were put before them."""
 
 
 def read_text(path: Path | str, error: type[InputError], instead: str = "") -> str:
-    """UTF-8, with or without a byte order mark, as it is or compressed by gzip. `instead`: what else could have been named."""
+    """Read UTF-8 text, with or without a byte order mark, plain or compressed by gzip. `instead` is an alternative to the file,
+    for the hint."""
     return decoded(_bytes(path, error, instead), str(path), error)
 
 
 def decoded(data: bytes, where: str, error: type[InputError]) -> str:
-    """The text that some bytes are; `where` they came from."""
+    """Decode the bytes of a file. `where` names their source."""
     return _text(_unzipped(data, where, error) if data.startswith(GZIP) else data, where, error)
 
 
@@ -39,10 +39,10 @@ def _unzipped(data: bytes, where: str, error: type[InputError]) -> bytes:
         with gzip.GzipFile(fileobj=io.BytesIO(data)) as file:
             text = file.read(most + 1)
     except (OSError, EOFError, zlib.error) as problem:
-        raise error(f"cannot be unpacked: {problem}.", where=where, hint="gunzip --test says whether it is damaged") from None
+        raise error(f"cannot be unpacked: {problem}.", where=where, hint="gunzip --test shows whether it is damaged") from None
     if len(text) > most:
         too_much = f"unpacks to more than {most >> 20:,} MB, which is not read."
-        raise error(too_much, where=where, hint=f"{UNPACKED_VARIABLE}={4 * most >> 20}, if the file is what you think it is")
+        raise error(too_much, where=where, hint=f"{UNPACKED_VARIABLE}={4 * most >> 20}, if you trust the file")
     return text
 
 
@@ -80,7 +80,7 @@ def _text(data: bytes, where: str, error: type[InputError]) -> str:
         ) from None
     if "\0" in text:
         raise error(
-            "text holds no NUL.",
+            "text must not contain NUL.",
             where=where,
             line=_line_after(text[: text.index("\0")]),
             field="byte",
@@ -91,13 +91,13 @@ def _text(data: bytes, where: str, error: type[InputError]) -> str:
 
 
 def _line_after(text: str) -> int:
-    """The number of the line on which whatever follows this text stands."""
+    """Return the number of the line that follows this text."""
     return text.replace("\r\n", "\n").replace("\r", "\n").count("\n") + 1
 
 
 def as_csv(rows: Sequence[Mapping[str, Any]], heads: Sequence[str] = ()) -> str:
-    """A header with every name that occurs, and a line per row; without rows, a header with these names. No text in it is a
-    formula to a spreadsheet."""
+    """Format rows as CSV: a header with every name that occurs, and a line per row. Without rows, the header has the names in
+    `heads`. No cell is a formula to a spreadsheet."""
     text = io.StringIO()
     writer = csv.DictWriter(text, list(dict.fromkeys(name for row in rows for name in row)) or heads, lineterminator="\n")
     writer.writeheader()
@@ -106,7 +106,8 @@ def as_csv(rows: Sequence[Mapping[str, Any]], heads: Sequence[str] = ()) -> str:
 
 
 def defused(cell: Any) -> Any:
-    """A cell that a spreadsheet takes for text: before what it would take for a formula stands `'`. Numbers stay numbers."""
+    """Return a cell that a spreadsheet takes for text: `'` is put before anything that would be a formula. Numbers stay
+    numbers."""
     if not isinstance(cell, str) or not _FORMULA.match(cell):
         return cell
     try:
@@ -117,5 +118,5 @@ def defused(cell: Any) -> Any:
 
 
 def as_written(cell: str) -> str:
-    """A cell of a CSV file without the `'` that `defused` put before it."""
+    """Return a cell of a CSV file without the `'` that `defused` put before it."""
     return cell[1:] if cell.startswith("'") and _FORMULA.match(cell) else cell

@@ -1,5 +1,4 @@
-"""YAML, entry by entry. Whatever is wrong with it becomes one error that names file, line, field and value; callers say of which
-class.
+"""YAML, entry by entry. Every problem becomes one error that names file, line, field and value; callers choose its class.
 
 Only plain YAML is read: no tags, no anchors, no aliases, so a file is never more than what an editor shows.
 """
@@ -27,12 +26,12 @@ _GIB = {"MiB": 2**-10, "GiB": 1.0, "TiB": 2.0**10, "MB": 1e6 / 2**30, "GB": 1e9 
 
 @dataclass(frozen=True, slots=True)
 class TreeEntry:
-    """One value of a file, and where it stands."""
+    """One value of a file, and its place there."""
 
     where: str
     line: int
     name: str
-    """The way to it from the top: `nodes[2].gpus`."""
+    """Path to the value from the top: `nodes[2].gpus`."""
     value: Any
     """A scalar, None, a list of entries, or a mapping of names to entries."""
     error: type[InputError]
@@ -49,7 +48,7 @@ class TreeEntry:
         )
 
     def fields(self, known: Iterable[str], required: Iterable[str] = ()) -> dict[str, "TreeEntry"]:
-        """A mapping with these names and no others."""
+        """Return a mapping. Raise an error for a name that is not known, or for a missing name that is required."""
         names = tuple(known)
         found = self.mapping()
         for name, entry in found.items():
@@ -72,7 +71,7 @@ class TreeEntry:
         raise self.wrong("is not a mapping.", hint="write one `name: value` per line below it")
 
     def items(self) -> list["TreeEntry"]:
-        """A list; a single value is a list of one."""
+        """Return a list. A single value is a list of one."""
         if isinstance(self.value, list):
             return self.value
         if isinstance(self.value, dict):
@@ -87,7 +86,7 @@ class TreeEntry:
         raise self.wrong("is not text.", hint="write a word, in quotes if it looks like something else")
 
     def number(self, *, least: float = 0.0, above: bool = False) -> float:
-        """A finite number of at least `least`, or above it."""
+        """Return a finite number of at least `least`, or above it."""
         value = self.value
         if isinstance(value, bool) or not isinstance(value, int | float) or value != value:
             raise self.wrong("is not a number.", hint="write a plain number such as 4 or 0.5")
@@ -106,7 +105,7 @@ class TreeEntry:
         return int(value)
 
     def seconds(self) -> float:
-        """A length of time: `90` seconds, or `30s`, `15m`, `2h`, `30d`, `1w`."""
+        """Return a length of time in seconds: `90` seconds, or `30s`, `15m`, `2h`, `30d`, `1w`."""
         if not isinstance(self.value, str):
             return self.number(above=True)
         found = duration_seconds(self.value)
@@ -115,22 +114,22 @@ class TreeEntry:
         return found
 
     def gib(self) -> float:
-        """An amount of memory: `512 GiB`; a plain number is GiB."""
+        """Return a memory size in GiB: `512 GiB`; a plain number is GiB."""
         if not isinstance(self.value, str):
             return self.number()
         found = _with_unit(self.value, _SIZE, _GIB)
         if found is None:
-            raise self.wrong("is not an amount of memory.", hint="write it like 512 GiB")
+            raise self.wrong("is not a memory size.", hint="write it like 512 GiB")
         return found
 
     def plain(self) -> Any:
-        """The value alone, all the way down."""
+        """Return the values without lines and names."""
         if isinstance(self.value, dict):
             return {name: entry.plain() for name, entry in self.value.items()}
         return [entry.plain() for entry in self.value] if isinstance(self.value, list) else self.value
 
     def find(self, way: tuple[Any, ...]) -> tuple["TreeEntry", tuple[Any, ...]]:
-        """The last entry along a way of names and positions that exists, and the part of the way that led there."""
+        """Return the last existing entry along a path of names and positions, and the part of the path that led there."""
         entry, gone = self, tuple[Any, ...]()
         for step in way:
             inner = entry.value
@@ -145,7 +144,7 @@ class TreeEntry:
 
 
 def duration_seconds(text: str) -> float | None:
-    """Seconds in `90s`, `15m`, `2h`, `30d` or `1w`; None: it is not a length of time."""
+    """Return the seconds in `90s`, `15m`, `2h`, `30d` or `1w`; None if the text is not a length of time."""
     return _with_unit(text, _DURATION, _SECONDS)
 
 
@@ -155,7 +154,7 @@ def _with_unit(text: str, pattern: re.Pattern[str], units: dict[str, float]) -> 
 
 
 def read_tree(path: Path | str, error: type[InputError], *, instead: str = "") -> TreeEntry:
-    """The one document in a YAML file."""
+    """Read the only document of a YAML file."""
     where = str(path)
     text = read_text(path, error, instead)
     if len(text) > LARGEST_BYTES:
@@ -219,7 +218,7 @@ def _pairs(node: yaml.MappingNode, where: str, name: str, error: type[InputError
                 f"is already given on line {seen[key]}.", where=where, line=line, field=shown(key), hint="keep one of the two"
             )
         seen[key] = line
-        # A value may begin on the next line; the line with its name is the one to look at.
+        # A value may begin on the next line. Errors give the line of its name.
         yield key, replace(_entry(value_node, where, f"{name}.{key}" if name else key, error, depth + 1), line=line)
 
 

@@ -1,7 +1,7 @@
-"""What a machine tells of its attempts, as events: that they have started, were parked, ended, and how far they are.
+"""Events from the attempts of a machine: they have started, were parked, have ended, or made progress.
 
-It remembers what it has told, so that a repeat is told once. The part of a gang that is not its first tells no steps: those that
-the first one tells are the job's.
+Each event is reported once, so reported events are remembered. Of a gang, only the processes on the first node report steps,
+which count for the whole job.
 """
 
 from collections.abc import Callable, Collection, Iterable
@@ -21,13 +21,13 @@ from rota.model.units import FOREVER
 from rota.park.park_method import PRELOAD, can_sleep
 
 CAME_UP_SECONDS = 30.0
-"""A job that tells no steps, and has worked for less than this, may still have been coming up."""
+"""Working time, in seconds, below which a job that reports no steps may still have been starting."""
 EARLY_SECONDS = 10.0
-"""A job that leaves with exit code 75 unasked, earlier than this and without having saved a step, gets nowhere."""
+"""Working time, in seconds, below which a job makes no progress if it exits with code 75 without a request or a saved step."""
 
 
 class AttemptEvents:
-    """Of one machine."""
+    """Events from the attempts of one machine."""
 
     def __init__(
         self,
@@ -36,26 +36,27 @@ class AttemptEvents:
         *,
         is_first: Callable[[AttemptStatus], bool] = lambda status: True,
     ) -> None:
-        """`node`: the number of the machine's node in the core; None: the machine has all nodes of its jobs. `is_first`: whether
-        an attempt is the first part of its gang."""
+        """`node` is the number of the machine's node in the core; None if the machine has all nodes of its jobs. `is_first`
+        returns whether an attempt is on the first node of its gang."""
         self.node, self._context, self._is_first = node, context, is_first
         self.started: dict[tuple[int, int], float] = {}
-        """Attempts that were told to have started, and when they did."""
+        """Attempts that were reported as started, and the time of their start."""
         self.running: dict[int, AttemptStatus] = {}
-        """By job."""
+        """Status of running attempts, by job."""
         self._sequences: dict[tuple[int, int], int] = {}
-        """As which command says they run."""
+        """Sequence number of the command that each attempt reported as its start."""
         self._parked: dict[tuple[int, int], float] = {}
-        """Attempts that were told to be parked, and since when they are."""
+        """Attempts that were reported as parked, and the time of the park."""
         self._beginning: dict[tuple[int, int], AttemptStatus] = {}
-        """Of those that run, the ones that have not started."""
+        """Running attempts that have not started."""
         self._attached: set[tuple[int, int]] = set()
-        """Attempts whose session was told of."""
+        """Attempts whose session was reported."""
         self._starts = Starts()
         self._reported: dict[int, float] = {}
 
     def take(self, changed: Iterable[AttemptStatus]) -> list[External]:
-        """What these have to tell, and those that have taken too long to start, though nothing changed for them."""
+        """Return the events of these changed attempts, and of attempts that have taken too long to start, although nothing
+        changed for them."""
         events = [event for status in changed for event in self._events(status)]
         for status in list(self._beginning.values()):
             events.extend(self._start(status))
@@ -63,15 +64,15 @@ class AttemptEvents:
 
     @property
     def beginning(self) -> bool:
-        """Whether one runs that has not started: `take` may have something to tell though nothing changed."""
+        """Whether an attempt is running that has not started, so that `take` may return events although nothing changed."""
         return bool(self._beginning)
 
     def progress(self) -> list[External]:
-        """How far those are that run."""
+        """Return the progress of the running attempts."""
         return self._progress(self.running.values())
 
     def again(self, job: int, attempt: int) -> list[External]:
-        """That it has started, for a core that asks again because other parts of it have not."""
+        """Return the start of an attempt again, for a core that repeats its command because other nodes have not replied."""
         key = job, attempt
         running = self.running.get(job)
         can_park = _can_park(running) if running is not None and running.attempt == attempt else None
@@ -79,7 +80,7 @@ class AttemptEvents:
         return [Started(*key, self._sequences[key], self.started[key], self.node, can_park=can_park)] if told else []
 
     def only(self, there: Collection[tuple[int, int]]) -> None:
-        """Everything else is gone, and was told to be, or is told by others."""
+        """Forget all attempts but these. The others are gone and were reported, or other machines report them."""
         self.running = {job: status for job, status in self.running.items() if (job, status.attempt) in there}
         for key in [key for key in {*self.started, *self._beginning} if key not in there]:
             self.forget(*key)
@@ -112,7 +113,8 @@ class AttemptEvents:
         self._beginning.pop((status.job, status.attempt), None)
 
     def _start(self, status: AttemptStatus) -> list[External]:
-        """That it has started, once it has. If its first step made it so, also where it is: that step is not of its pace."""
+        """Return the start of an attempt, if it has started. If its first step marks the start, also return its progress, since
+        that step does not count for its rate."""
         began_s = self._starts.began_s(status, self._context.clock())
         if began_s is None:
             return []
@@ -124,7 +126,7 @@ class AttemptEvents:
         return [started, *(self._progress([status]) if status.state == RUNNING else [])]
 
     def _changed(self, status: AttemptStatus) -> list[External]:
-        """That it goes on, with another size or after it was parked, once. Its pace is measured anew from there."""
+        """Return once that an attempt continues, with another size or after it was parked. Its rate is measured from there."""
         key = (status.job, status.attempt)
         if status.start_sequence == self._sequences.get(key) or status.state != RUNNING:
             return []
@@ -135,7 +137,7 @@ class AttemptEvents:
         return [Started(*key, status.start_sequence, began_s, self.node, can_park=_can_park(status))]
 
     def _park(self, status: AttemptStatus) -> list[External]:
-        """That it is parked, once. It has started: no job is suspended before that."""
+        """Return once that an attempt is parked. It has started: no job is suspended before its start."""
         key, at_s = (status.job, status.attempt), status.parked_s or 0.0
         self._stopped(status)
         self.started.setdefault(key, status.began_s or at_s)
@@ -160,8 +162,8 @@ class AttemptEvents:
         return replace(told, setback=_broken_save(status) or self._left_early(status))
 
     def _saved(self, status: AttemptStatus) -> float:
-        """A job that tells no steps has one per second, like every job that was not profiled. What is not the first part of a
-        gang has no say in it."""
+        """Return the saved steps of an ended attempt. A job that reports no steps has one per second, like every job without a
+        profile. Only the first node of a gang counts."""
         if not self._is_first(status):
             return FOREVER
         if not self._tells(status) and status.exit_code in (0, EXIT_YIELDED):
@@ -169,8 +171,8 @@ class AttemptEvents:
         return status.steps_saved
 
     def _left_unsaved(self, status: AttemptStatus) -> bool:
-        """It had work to save, was told to stop, and left without saving. A session saves, however it ends this time. A job that
-        was told to stop while it came up may have had no chance to."""
+        """Return whether the job had work to save, was asked to stop, and exited without saving. A job with a session always
+        counts as saving. A job that was asked to stop while it started may have had no chance to save."""
         if not self._is_first(status) or self._context.submitted(status.job).spec.progress == SESSION:
             return False
         if status.exit_code in (0, EXIT_YIELDED) or status.steps_saved > status.from_step:
@@ -180,19 +182,20 @@ class AttemptEvents:
         return worked_seconds(status, status.ended_s or 0.0) >= CAME_UP_SECONDS
 
     def _left_early(self, status: AttemptStatus) -> str:
-        """It left with exit code 75 by itself, as soon as it was started: the next attempt will leave as soon. In words."""
+        """Return a sentence if the job exited with code 75 without a request, soon after its start, since its next attempt will
+        do the same; otherwise an empty text."""
         if status.exit_code != EXIT_YIELDED or status.asked is not None or not self._is_first(status):
             return ""
         seconds = worked_seconds(status)
         if seconds >= EARLY_SECONDS or (self._tells(status) and status.steps_saved > status.from_step):
             return ""
-        return f"it left with exit code {EXIT_YIELDED} after {length_text(seconds)}, without being asked to stop"
+        return f"it left with exit code {EXIT_YIELDED} after {length_text(seconds)}, without a request to stop"
 
     def _tells(self, status: AttemptStatus) -> bool:
         return status.reports_steps or bool(self._context.submitted(status.job).spec.progress)
 
     def _progress(self, running: Iterable[AttemptStatus]) -> list[External]:
-        """Where the jobs are that tell their steps: one batch, of those that have started and moved."""
+        """Return one event with the progress of all started jobs that report steps and have made some."""
         moved = [
             status
             for status in running
@@ -216,8 +219,8 @@ class AttemptEvents:
 
 
 def progress_in_one(events: list[External]) -> list[External]:
-    """The same, with all progress in one batch at the end: many nodes tell some in one turn. A start that a batch is about comes
-    before it as it did."""
+    """Return the events with all progress in one event at the end: in one turn many nodes may report progress. The start of a job
+    still comes before its progress."""
     batches = [event for event in events if isinstance(event, Progressed)]
     if len(batches) < 2:
         return events
@@ -232,19 +235,19 @@ def progress_in_one(events: list[External]) -> list[External]:
 
 
 def _broken_save(status: AttemptStatus) -> str:
-    """It was asked to stop and its state could not be saved: why not, in words; empty: it was saved, or there was no such
+    """Return why the state of a job could not be saved when it was asked to stop; empty if it was saved, or if there was no such
     problem."""
     broken = status.asked in (SUSPEND, LEASE) and status.exit_code not in (0, EXIT_YIELDED) and status.saving_problem
     return f"its state could not be saved: {status.saving_problem}" if broken else ""
 
 
 def _keeps_memory(status: AttemptStatus) -> bool:
-    """An agent of an earlier version says only how the attempt is parked."""
+    """Return whether a parked attempt keeps GPU memory. An agent of an earlier version reports only its park method."""
     return status.keeps_memory or status.park_way == PRELOAD
 
 
 def _can_park(status: AttemptStatus) -> bool | None:
-    """As it was found where it was started, or when that was tried; None: that was found before."""
+    """Return whether an attempt can be parked, as found at its start, or when it was tried; None if it was found before."""
     if status.parking_problem:
         return False
     return can_sleep(status.park_way) if status.park_way else None

@@ -1,7 +1,7 @@
 """The daemon's clock: wall time that never goes back and never jumps while jobs run.
 
-Leases are the reason. They are written down in this time, and supervisors keep them on the clock that counts from boot. If this
-one ran ahead of that, the scheduler would take leases for over that are not, and start other jobs on GPUs that are in use.
+Leases are the reason. They are recorded in this time, and supervisors keep them on the clock that counts from boot. If this clock
+ran ahead of that, the scheduler would consider leases expired that are not, and start other jobs on GPUs that are in use.
 """
 
 import time
@@ -11,20 +11,20 @@ from rota.agent.processes import boot_id, boot_s
 
 
 class ClockOrigin(NamedTuple):
-    """Where a clock stands: what it said when the machine was booted."""
+    """The origin of a clock: its time when the machine was booted."""
 
     boot: str
-    """Changes with every boot."""
+    """ID of the boot."""
     unix_s: float
 
 
 class Clock:
-    """Seconds since 1970. Set from the wall clock, then carried by the clock that counts from boot; never before what was
-    recorded."""
+    """Seconds since 1970. Set from the wall clock, then advanced by the clock that counts from boot. Never earlier than any
+    recorded time."""
 
     def __init__(self, not_before_s: float = 0.0, origin: ClockOrigin | None = None, *, nodes_can_leave: bool = False) -> None:
-        """`origin`: where an earlier clock stood; this one goes on from it if the machine was not booted since. Otherwise jobs of
-        other machines may live (`nodes_can_leave`): it goes on from what was recorded, so that their leases end late, never
+        """Continue from `origin`, that of an earlier clock, if the machine was not rebooted since. Otherwise, if jobs may be
+        running on other machines (`nodes_can_leave`), continue from the last recorded time, so that their leases end late, never
         early."""
         boot, now_s = boot_id(), boot_s()
         carried_s = origin.unix_s if origin is not None and origin.boot == boot else time.time() - now_s

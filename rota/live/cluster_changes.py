@@ -1,8 +1,8 @@
-"""A home that opens with other GPUs than before: the scheduler's cluster follows what the driver has.
+"""Changes of the GPUs of a home between two starts: the scheduler's cluster follows that of the driver.
 
-GPUs have names that stay theirs, so it is known which are the same. A node whose GPUs are all there stays. Any
-other is drained: its jobs save and stop as in any suspension. Once it is empty it leaves, and what is there now joins as a new
-node. All of it is events, in the journal like any other, so recovery and replay give the same cluster.
+GPUs have permanent names, by which they are recognised. A node whose GPUs are all present stays. Any other node is drained: its
+jobs save and stop as in any suspension. Once it is empty it leaves, and the present GPUs join as a new node. All of this is
+events, in the journal like any other event, so recovery and replay give the same cluster.
 """
 
 from collections.abc import Mapping, Sequence
@@ -30,14 +30,15 @@ class NamedNode:
 
 
 class ClusterChanges:
-    """What has to change until the scheduler's cluster is the driver's."""
+    """Differences between the scheduler's cluster and the driver's, until there are none."""
 
     def __init__(
         self, state: State, known: Mapping[int, Devices], there: Sequence[NamedNode], *, nodes_can_leave: bool = False
     ) -> None:
-        """`nodes_can_leave`: a node that is not there may only be silent, and the driver says when it has left."""
+        """Compare the clusters. With `nodes_can_leave`, a node that is not present may only be silent, and the driver reports
+        when it has left."""
         self.devices = dict(known)
-        """By number of the node, also of nodes that have left."""
+        """Names of GPUs by number of the node, including nodes that have left."""
         here = {number: NamedNode(node, self.devices.get(number, ())) for number, node in _present(state).items()}
         occupied = _occupied(state)
         self._staying: set[int] = set()
@@ -53,18 +54,18 @@ class ClusterChanges:
         self._leaving = {} if nodes_can_leave else absent
         self._back_in_use = set() if nodes_can_leave else self._staying
         self.text = _format_changes([str(mine) for mine in self._leaving.values()], [str(new) for new in self._joining])
-        """The change in words; empty: there is none."""
+        """Description of the change; empty if there is none."""
 
     @property
     def done(self) -> bool:
         return not (self._leaving or self._joining)
 
     def due(self, state: State) -> bool:
-        """Whether `events` has something new to say: a node that is to leave is empty now."""
+        """Return whether `events` has something new to report: a node that has to leave is empty now."""
         return bool(self._leaving) and bool(self._leaving.keys() - _occupied(state))
 
     def events(self, state: State, now_s: float) -> list[External]:
-        """What can be done at this moment. `devices` then knows the GPUs of nodes that join."""
+        """Return the changes that are possible now. `devices` then has the GPUs of nodes that join."""
         draining = state.machines.draining
         if self.done and not self._back_in_use & draining:
             return []
@@ -92,7 +93,7 @@ def named_nodes(cluster: Cluster, devices: Sequence[Devices]) -> list[NamedNode]
 
 
 def pretend_devices(cluster: Cluster) -> tuple[Devices, ...]:
-    """Names for GPUs that have none of their own: the first V100 of a cluster is the first V100 of a larger one."""
+    """Return names for pretend GPUs: the first V100 of a cluster is the first V100 of a larger one."""
     counts: dict[str, int] = {}
     found = []
     for node in cluster.nodes:
@@ -103,12 +104,12 @@ def pretend_devices(cluster: Cluster) -> tuple[Devices, ...]:
 
 
 def gpus_present(state: State) -> int:
-    """GPUs of nodes that have not left."""
+    """Return the number of GPUs of nodes that have not left."""
     return sum(node.gpus for node in _present(state).values())
 
 
 def never_run(state: State) -> list[tuple[int, str]]:
-    """Jobs that no node could run any more, and why, in words. They are kept, and run when such GPUs are there again."""
+    """Return the jobs that can no longer run on any node, and why. They are kept, and run once such GPUs are present again."""
     codes = reasons(state)
     found = [
         job
@@ -119,7 +120,7 @@ def never_run(state: State) -> list[tuple[int, str]]:
 
 
 def device_of(state: State, devices: Mapping[int, Devices], gpu: int) -> str:
-    """The name of a GPU that the scheduler has a number for; empty where it has none."""
+    """Return the name of a GPU by its number; empty if it has none."""
     node = int(state.machines.cluster.gpu_node[gpu])
     names, place = devices.get(node, ()), gpu - int(state.machines.cluster.node_first[node])
     return names[place] if place < len(names) else ""
@@ -130,13 +131,13 @@ def _present(state: State) -> dict[int, Node]:
 
 
 def _occupied(state: State) -> set[int]:
-    """Nodes where something of a job may live."""
+    """Return the nodes on which processes of a job may be running."""
     return {node for attempt in state.jobs.attempts.values() for node in attempt.parts}
 
 
 def _stays(mine: NamedNode, wanted: NamedNode, occupied: bool) -> bool:
-    """Whether a node goes on as it is inside what is there now. While jobs run on it, it is enough that its GPUs are all there:
-    others beside them are no reason to stop these jobs."""
+    """Return whether a node stays as part of the present one. If jobs run on it, it is enough that all its GPUs are present:
+    additional GPUs are not a reason to stop these jobs."""
     if mine.node.accelerator != wanted.node.accelerator or not mine.devices:
         return False
     same = replace(mine.node, name="") == replace(wanted.node, name="") and mine.devices == wanted.devices

@@ -1,9 +1,9 @@
-"""Which scheduler of a home leads, where its journal is in PostgreSQL.
+"""Election of the leader of a home whose journal is in PostgreSQL.
 
-A leader holds an advisory lock on a session of its own, and the server ends a session that it has not heard of for some seconds:
-whether the leader was killed, stands still or is cut off, the lock becomes free. Who gets it begins an epoch: a number in the
-journal that rises by one with every leader. The lock makes sure that there is a leader again; that there is only one writer is
-seen to by the epoch, which every transaction compares (`postgres_store.py`), and every agent (`rota/agent/node_agent.py`).
+A leader holds an advisory lock in a session of its own, and the server ends a session from which it has received nothing for some
+seconds: if the leader is killed, frozen or cut off, the lock becomes free. The process that takes it begins an epoch: a number in
+the journal that rises by one with every leader. The lock ensures that there is a leader again. The epoch ensures that there is
+only one writer: every transaction compares it (`postgres_store.py`), and so does every agent (`rota/agent/node_agent.py`).
 """
 
 import hashlib
@@ -21,19 +21,19 @@ from rota.live.journal_store import JournalUnavailable, lead_lost
 from rota.live.postgres_store import connect, create_tables, driver, fault
 
 SILENT_SECONDS = 15
-"""A leader of which the server has not heard for so long leads no more."""
+"""A leader that has not sent a heartbeat for this long has lost the lead, in seconds."""
 TELL_SECONDS = 2.0
-"""So often a leader tells the server that it is there."""
+"""Heartbeat interval of the leader, in seconds."""
 
 
 class Leader(NamedTuple):
-    """Who began an epoch."""
+    """The process that began an epoch."""
 
     epoch: int
     host: str
     pid: int
     since_s: float
-    """By its own clock, in seconds since 1970."""
+    """Start of the epoch by the leader's own clock, in seconds since 1970."""
 
     def __str__(self) -> str:
         since = time.strftime("%Y-%m-%d %H:%M:%S UTC", time.gmtime(self.since_s))
@@ -41,7 +41,7 @@ class Leader(NamedTuple):
 
 
 class Election:
-    """Of one home, for one process."""
+    """The election of one home, for one process."""
 
     def __init__(self, place: PostgresLocation) -> None:
         self._place, self._psycopg = place, driver()
@@ -50,18 +50,18 @@ class Election:
         self._stop = threading.Event()
         self._thread: threading.Thread | None = None
         self.epoch = 0
-        """Of this process, once it leads."""
+        """Epoch of this process; 0 before it leads."""
         self._held_s = 0.0
-        """When the server last confirmed the lead, by the monotonic clock."""
+        """Time at which the server last confirmed the lead, by the monotonic clock."""
 
     def try_to_lead(self) -> bool:
-        """Whether this process leads from now on. Raises `JournalUnavailable`."""
+        """Return whether this process leads from now on. Raise JournalUnavailable if the server does not answer."""
         try:
             session = self._begin_session()
             create_tables(session, self._place)
             if not self._take_lock(session):
                 return False
-            with session.transaction():  # on the session that holds the lock: if that is lost, so is this
+            with session.transaction():  # in the session that holds the lock, so if the lock is lost, so is this transaction
                 (before,) = session.execute("SELECT value FROM meta WHERE key = 'epoch' FOR UPDATE").fetchone()
                 leader = Leader(int(before) + 1, socket.gethostname(), os.getpid(), time.time())
                 for key, value in (("epoch", str(leader.epoch)), ("leader", json.dumps(leader._asdict()))):
@@ -77,13 +77,13 @@ class Election:
         return True
 
     def problem(self) -> str:
-        """Why it is not sure that this process leads; empty: it does. Any thread."""
+        """Return why it is uncertain that this process leads; empty if it does. Any thread."""
         seconds = time.monotonic() - self._held_s
         return f"its database has not confirmed it for {seconds:.0f} s" if seconds > SILENT_SECONDS else ""
 
     def _end_former(self) -> None:
-        """A former leader stands still in the midst of a transaction, and the server waits for the rest of a message. While this
-        session holds the lock of the lead, all others that have locked the epoch are of former leaders."""
+        """End the session of a former leader that froze during a transaction, while the server waits for the rest of a message.
+        While this session holds the lock of the lead, all other sessions that have locked the epoch belong to former leaders."""
         with suppress(self._psycopg.Error):
             self._session.execute(
                 "SELECT pg_terminate_backend(pid) FROM pg_locks"
@@ -91,7 +91,7 @@ class Election:
             )
 
     def leader(self) -> Leader | None:
-        """The last that began to lead; None: none yet. It may be dead by now."""
+        """Return the last process that began to lead; None if there was none yet. It may be dead by now."""
         try:
             found = self._begin_session().execute("SELECT value FROM meta WHERE key = 'leader'").fetchone()
         except self._psycopg.Error as problem:
@@ -100,7 +100,7 @@ class Election:
         return Leader(**json.loads(found[0])) if found is not None else None
 
     def is_led(self) -> bool:
-        """Whether a process holds the lock now."""
+        """Return whether a process holds the lock now."""
         high, low = (self._key >> 32) & 0xFFFFFFFF, self._key & 0xFFFFFFFF
         try:
             found = self._begin_session().execute(
@@ -113,17 +113,18 @@ class Election:
             self._end_session()
             raise fault(self._place, problem) from problem
 
-    # While it leads: a thread keeps the session alive, and makes it again if the server ended it.
+    # While this process leads, a thread keeps the session alive, and opens a new one if the server ended it.
 
     def start_heartbeat(self, on_lost: Callable[[BaseException], None]) -> None:
-        """From now on. `on_lost` is called once, from another thread: another process leads, or the journal is gone for good."""
+        """Send heartbeats from now on. `on_lost` is called once, from another thread, if another process leads, or if the journal
+        is permanently unusable."""
 
         def run() -> None:
             while not self._stop.wait(TELL_SECONDS):
                 try:
                     self.heartbeat()
                 except JournalUnavailable:
-                    continue  # while it is away no other can lead
+                    continue  # while the server is away no other process can lead
                 except BaseException as problem:
                     on_lost(problem)
                     return
@@ -132,7 +133,8 @@ class Election:
         self._thread.start()
 
     def heartbeat(self) -> None:
-        """Tell the server that this leader is there, and take the lock again if the session was lost. Raises `LeadershipLost`."""
+        """Send a heartbeat to the server, and take the lock again if the session was lost. Raise LeadershipLost if another
+        process leads."""
         fresh = self._session is None
         try:
             session = self._begin_session()
@@ -141,7 +143,7 @@ class Election:
             if latest != self.epoch:
                 raise lead_lost(self.epoch, latest)
             if fresh and not self._take_lock(session):
-                self._end_session()  # another is about to begin an epoch, or the server has not ended our old session yet
+                self._end_session()  # another process is about to begin an epoch, or the server has not ended our old session yet
                 return
             self._held_s = time.monotonic()
         except self._psycopg.Error as problem:
@@ -149,12 +151,12 @@ class Election:
             raise fault(self._place, problem) from problem
 
     def close(self) -> None:
-        """Give the lead up, if this process has it."""
+        """Give up the lead, if this process has it."""
         self._stop.set()
         if self._thread is not None and self._thread is not threading.current_thread():
             self._thread.join()
         if self._session is not None:
-            with suppress(self._psycopg.Error):  # at once: the server may take a moment to end a session
+            with suppress(self._psycopg.Error):  # unlock now, since the server may take a moment to end a session
                 self._session.execute("SELECT pg_advisory_unlock_all()")
         self._end_session()
 

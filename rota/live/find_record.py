@@ -1,4 +1,4 @@
-"""Finds a job by what people type: its number, its name, or a beginning of its name that no other has."""
+"""Finding a job by user input: its number, its name, or a unique beginning of its name."""
 
 from collections.abc import Mapping
 
@@ -6,12 +6,12 @@ from rota.errors import OptionError, UnknownNameError
 from rota.live.history import JobRecord
 
 MOST_LISTED = 8
-"""Jobs that an error names."""
+"""Maximum number of jobs that an error names."""
 
 
 def find_record(records: Mapping[int, JobRecord], key: str, *, alone: bool = False) -> JobRecord:
-    """Unfinished jobs come before those that have ended, and the newest of a name before the others. `alone`: several unfinished
-    jobs of the name are refused, because what is asked for must not hit the wrong one."""
+    """Return a job. Unfinished jobs come before ended ones, and the newest job of a name before the others. With `alone`, raise
+    OptionError if several unfinished jobs have the name, because the request must not hit the wrong job."""
     if key.isascii() and key.isdigit() and int(key) in records:
         return records[int(key)]
     found = [record for record in records.values() if record.name == key]

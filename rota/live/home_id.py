@@ -1,4 +1,4 @@
-"""The name of a home, which no other home has."""
+"""The unique ID of a home."""
 
 import contextlib
 import os
@@ -12,8 +12,8 @@ HOME_ID = "home-id"
 
 
 def home_id(home: Path) -> str:
-    """A name that no other home has, made when it is first asked for. Jobs of two homes may share a working folder and a number,
-    and must not find each other's checkpoints. Of several processes that make it at once, one does."""
+    """Return an ID that no other home has. It is made at the first call. Jobs of two homes may share a working folder and a
+    number, and must not find each other's checkpoints. If several processes make it at once, one of them wins."""
     path = home / HOME_ID
     if not path.exists():
         made = f".{HOME_ID}.{secrets.token_hex(4)}"

@@ -1,9 +1,9 @@
-"""Whether a home is the one in which its attempts were started, or a copy of it.
+"""Detecting whether a home is the one in which its attempts were started, or a copy of it.
 
-A copy has all the files of its original, its `home-id` too. What is not copied is the folder itself: `home.json` records its
-inode and the machine it is on. A home that was renamed keeps both. A copy must not touch the attempts of the original, so a
-scheduler starts in it only if the operator says what it is: the home from now on, because the original is gone (`--adopt`), or a
-home of its own (`--new-identity`).
+A copy has all the files of its original, including its `home-id`. What is not copied is the folder itself: `home.json` records
+its inode and its machine. A home that was renamed keeps both. A copy must not touch the attempts of the original, so a scheduler
+starts in a copy only if the operator decides what it is: the home from now on, because the original is gone (`--adopt`), or a
+separate home (`--new-identity`).
 """
 
 import contextlib
@@ -29,27 +29,27 @@ MACHINE_FILES = ("/etc/machine-id", "/var/lib/dbus/machine-id")
 
 
 class HomeRecord(NamedTuple):
-    """home.json: which folder on which machine the home is."""
+    """home.json: the folder and the machine of the home."""
 
     path: str
     inode: int
     machine: str
-    """The number that the machine got when it was installed; empty: it has none."""
+    """ID that the machine got when it was installed; empty if it has none."""
     host: str
 
 
 class Original(NamedTuple):
-    """The home that another one is a copy of."""
+    """The home of which another one is a copy."""
 
     path: str
     where: str
-    """Its path, and its machine if that is another one; for people."""
+    """Path, and the machine if it is another one; for messages."""
     is_led: bool
-    """Whether a scheduler runs there now, as far as this machine can tell."""
+    """Whether a scheduler is running there now, as far as this machine can see."""
 
 
 def find_original(home: Path) -> Original | None:
-    """The home that this one is a copy of, or None: it is none. Raise OSError if it cannot be read."""
+    """Return the home of which this one is a copy; None if it is not a copy. Raise OSError if it cannot be read."""
     if not (home / HOME_ID).exists():
         return None
     record = _recorded(home)
@@ -57,16 +57,17 @@ def find_original(home: Path) -> Original | None:
         elsewhere = record.host if _is_on_another_machine(home, record) else ""
         where = f"{record.path} on {elsewhere}" if elsewhere else record.path
         return Original(record.path, where, not elsewhere and _is_led(home, Path(record.path)))
-    for folder in supervised_elsewhere(home):  # a home of an earlier version has no record; a snapshot of a disk has the same
+    # A home of an earlier version has no record, and a snapshot of a disk has the same record.
+    for folder in supervised_elsewhere(home):
         there = folder.parents[2]
         return Original(str(there), str(there), _is_led(home, there))
     return None
 
 
 def settle_identity(home: Path, *, adopt: bool, new_identity: bool, say: Callable[[str], None]) -> None:
-    """Before a scheduler starts here: refuse a copy, unless the operator says what it is. Nothing of the original is touched."""
+    """Refuse to start a scheduler in a copy, unless the operator decides what the copy is. Nothing of the original is touched."""
     if adopt and new_identity:
-        raise OptionError("does not go with --new-identity.", field="--adopt", hint="one of the two")
+        raise OptionError("cannot be combined with --new-identity.", field="--adopt", hint="give one of the two")
     original = find_original(home) if home.exists() else None
     if original is None:
         if new_identity:
@@ -78,7 +79,7 @@ def settle_identity(home: Path, *, adopt: bool, new_identity: bool, say: Callabl
         which = f" --home {home}"
         raise RotaError(
             f"{home} is a copy of {original.where}. Nothing was started or changed.",
-            hint=f"rota up --adopt{which}, if the original is gone for good: its jobs go on here from their checkpoints"
+            hint=f"rota up --adopt{which}, if the original is gone for good: its jobs continue here from their checkpoints"
             f" · rota up --new-identity{which}, to keep both: nothing of the original is touched",
         )
     elif original.is_led:
@@ -92,10 +93,10 @@ def settle_identity(home: Path, *, adopt: bool, new_identity: bool, say: Callabl
 
 
 def _begin_new_identity(home: Path, original: Original, say: Callable[[str], None]) -> None:
-    """If this is cut short, the home is still a copy, and the next start does it again."""
+    """Make a copy a separate home. If this is interrupted, the home is still a copy, and the next start does it again."""
     if (home / PLACE_FILE).exists():
         raise OptionError(
-            "a journal in PostgreSQL has one home.",
+            "a journal in PostgreSQL can belong to one home only.",
             field="--new-identity",
             hint=f"another --home with another schema, or rota up --adopt --home {home}, if the original is gone",
         )
@@ -103,14 +104,14 @@ def _begin_new_identity(home: Path, original: Original, say: Callable[[str], Non
     (home / TOKEN_FILE).unlink(missing_ok=True)
     write_atomic(home, HOME_ID, secrets.token_hex(4).encode(), durable=True)
     attempts = f"{ended} attempt{'' if ended == 1 else 's'} of {original.where}"
-    say(f"home {home} begins a new identity, apart from {attempts}; the jobs of the copy start again")
+    say(f"home {home} has a new identity and forgets {attempts}; the jobs of the copy start again")
 
 
 def _is_the_one(home: Path, record: HomeRecord) -> bool:
     here = home.stat()
     if here.st_ino != record.inode or _is_on_another_machine(home, record):
         return False
-    with contextlib.suppress(OSError):  # its old name is free: it was renamed
+    with contextlib.suppress(OSError):  # the old path is free if the home was renamed
         there = Path(record.path).stat()
         is_snapshot = there.st_ino == here.st_ino and not os.path.samestat(here, there)
         return not (is_snapshot and _id_of(Path(record.path)) == _id_of(home))
@@ -118,7 +119,8 @@ def _is_the_one(home: Path, record: HomeRecord) -> bool:
 
 
 def _is_on_another_machine(home: Path, record: HomeRecord) -> bool:
-    """Not asked of a file system that several machines may see: there the same folder is the same home from all of them."""
+    """Return whether the home was recorded on another machine. On a file system that several machines may see, the same folder is
+    the same home on all of them."""
     machine = _machine()
     return bool(machine and record.machine and machine != record.machine) and is_local(home)
 
@@ -143,7 +145,7 @@ def _recorded(home: Path) -> HomeRecord | None:
 
 
 def record_home(home: Path) -> None:
-    """Write down that this folder is the home. Called by the scheduler that leads in it."""
+    """Record that this folder is the home. Called by the scheduler that leads in it."""
     record = HomeRecord(str(home), home.stat().st_ino, _machine(), socket.gethostname())
     if _recorded(home) != record:
         write_atomic(home, HOME_FILE, json.dumps(record._asdict()).encode(), durable=True)

@@ -1,4 +1,4 @@
-"""What a job sees in its environment: its own variables, then ours. Nothing of the scheduler's own."""
+"""The environment of a job: its own variables, then Rota's. It has none of the scheduler's variables."""
 
 from collections.abc import Sequence
 from dataclasses import dataclass
@@ -8,32 +8,32 @@ from rota.model.commands import Launch, Resize
 from rota.wire.submission import Submission
 
 PORTS = 20_000, 12_000
-"""First port and how many: where the processes of a gang may meet. Jobs of two homes rarely get the same one."""
+"""First port and number of ports at which the processes of a gang may meet. Jobs of two homes rarely get the same port."""
 INTERFACE_NAMES = ("GLOO_SOCKET_IFNAME", "NCCL_SOCKET_IFNAME", "TP_SOCKET_IFNAME")
-"""Variables by which libraries are told the network interface. What a job sets itself stands."""
+"""Variables that set the network interface for libraries. A job's own value takes precedence."""
 
 
 @dataclass(frozen=True, kw_only=True)
 class GangPlace:
-    """Where one part of a job is, among all of them."""
+    """The place of a job's processes on one node, among all its nodes."""
 
     host: str
-    """The machine it runs on, for people."""
+    """Name of the machine, for users."""
     node: str = ""
-    """What the cluster calls that; empty: it is the only one."""
+    """Name of the node in the cluster; empty if it is the only node."""
     gpus: Sequence[int]
-    """Its GPUs, as CUDA numbers them there."""
+    """GPUs of these processes, as CUDA numbers them there."""
     address: str = "127.0.0.1"
-    """Where the first part can be reached."""
+    """Address of the first node."""
     nodes: int = 1
     rank: int = 0
-    """Of this part, from 0."""
+    """Rank of this node, from 0."""
     interface: str = ""
-    """The network interface by which nodes reach each other; empty: whatever a library finds."""
+    """Network interface by which nodes reach each other; empty if libraries should find it."""
 
 
 def job_environment(command: Launch, job: Submission, place: GangPlace, home_id: str, life: str) -> dict[str, str]:
-    """`home_id`: a name that no other home has; `life`: one that no other attempt has."""
+    """Return the environment. `home_id` is unique to the home, `life` to the attempt."""
     first, count = PORTS
     interface = dict.fromkeys(INTERFACE_NAMES, place.interface) if place.nodes > 1 and place.interface else {}
     env = {
@@ -62,7 +62,8 @@ def job_environment(command: Launch, job: Submission, place: GangPlace, home_id:
 
 
 def size_variables(command: Launch | Resize, place: GangPlace) -> dict[str, str | None]:
-    """Those that say how large it is, and where; None: it has none such, whatever its own say."""
+    """Return the variables with the size and place of a job; None for variables that must be removed, whatever the job's own
+    values."""
     alone = len(command.gpus) == 1
     return {
         "CUDA_VISIBLE_DEVICES": ",".join(map(str, place.gpus)),

@@ -1,10 +1,10 @@
-"""The journal: what happened and what was decided, durable before any command leaves.
+"""The journal: events and decisions, durable before any command leaves.
 
-An entry is what the core learned at one instant and what it decided then; it is one transaction, flushed to disk, so that all
-that happened in one turn of the loop costs one flush. Recovery is the last snapshot and the entries after it; it folds what was
-recorded and never decides anything again. What it is written to is a `JournalStore`.
+An entry has what the core learned at one instant and what it decided then. It is one transaction, flushed to disk, so one turn of
+the loop costs one flush. Recovery reads the last snapshot and the entries after it; it folds recorded events and never decides
+anything again. A `JournalStore` is the storage.
 
-It grows with what happens, not with the number of jobs that wait: answers of policies are written as what changed
+The journal grows with the number of events, not with the number of waiting jobs: answers of policies are written as differences
 (`answer_columns.py`), and older entries are packed (`journal_packs.py`).
 """
 
@@ -31,24 +31,24 @@ from rota.model.units import Ints
 
 
 class AskedAbout(NamedTuple):
-    """A question to the policy."""
+    """An open policy call."""
 
     ticket: int
     ids: Ints
-    """The jobs that the answer's positions count, in rising order."""
+    """Numbers of the jobs to which positions in the answer refer, in rising order."""
 
 
 class KeptJob(NamedTuple):
-    """What clients see of a job."""
+    """A job as clients see it."""
 
     spec: Plain | None
-    """As it was submitted, which does not change. None: the journal has it."""
+    """The spec as submitted, which does not change; None if the journal has it."""
     row: Plain
     ended: bool
 
 
 def _text(spec: Plain | None) -> str:
-    """A spec that the journal has stays as it is, whatever comes with its row."""
+    """Format a spec; empty if the journal has it, in which case it stays as it is."""
     return "" if spec is None else json.dumps(spec)
 
 
@@ -60,16 +60,16 @@ def _journaled(event: CoreEvent) -> CoreEvent:
 
 
 class Journal:
-    """One store. Used by one thread of one process at a time; readers may open it beside."""
+    """A journal in one store. Used by one thread of one process at a time; readers may open the store at the same time."""
 
     def __init__(self, store: JournalStore | Path | str, words: Codec) -> None:
-        """A path: that of a SQLite file."""
+        """Open a journal. A path is that of a SQLite file."""
         self._store: JournalStore = SqliteStore(store) if isinstance(store, Path | str) else store
         self._words = words
         self._configuration: tuple[int, object, dict[str, Any]] = (0, None, {})
-        """The one that was read last: its number, its version, and what it says."""
+        """Number, version and value of the configuration that was read last."""
         self._doubtful = 0
-        """The number of an entry of which it is not known whether it was written; 0: none."""
+        """Number of an entry that may or may not have been written; 0 if there is none."""
         self._answer: KeptAnswer | None = None
         """The last answer that this process wrote."""
         self._upgraded = journal_packs.schema(self._store.rows) == SCHEMA
@@ -77,7 +77,7 @@ class Journal:
 
     @property
     def epoch(self) -> int:
-        """Under which this process leads; 0: there are no epochs here."""
+        """Epoch in which this process leads; 0 if the store has no epochs."""
         return self._store.epoch
 
     @property
@@ -85,7 +85,7 @@ class Journal:
         return self._store.name
 
     def confirm(self) -> None:
-        """Raises `LeadershipLost` if this process no longer leads."""
+        """Raise LeadershipLost if this process no longer leads."""
         self._store.confirm()
 
     # Writing -----------------------------------------------------------------------------------------------------
@@ -98,8 +98,10 @@ class Journal:
         jobs: Mapping[int, KeptJob] | None = None,
         asked: AskedAbout | None = None,
     ) -> None:
-        """Durable when this returns; after a `JournalUnavailable`, append the same again. `jobs`: what clients see of the jobs
-        that changed, by number; `asked`: the question that was open before these events."""
+        """Write an entry, which is durable when this returns. After JournalUnavailable, append the same entry again.
+
+        `jobs` has the changed jobs as clients see them, by number; `asked` is the policy call that was open before these events.
+        """
         plain, kept = self._plain_events(events, asked)
         text = short(json.dumps(plain, separators=(",", ":")))
         answer = None if decided is None else json.dumps(self._words.encode(decided), separators=(",", ":"))
@@ -118,8 +120,8 @@ class Journal:
         self.last, self._doubtful, self._upgraded, self._answer = self.last + 1, 0, True, kept
 
     def _plain_events(self, events: Sequence[CoreEvent], asked: AskedAbout | None) -> tuple[Plain, KeptAnswer | None]:
-        """Events as they are written, and the answer that the next one is compared with. Of several answers to one question, the
-        others are written as any event is."""
+        """Return the events as they are written, and the answer with which the next one is compared. If a call has several
+        answers, only the first is written as a difference."""
         found, kept = [], None
         for event in map(_journaled, events):
             plain = None
@@ -133,13 +135,16 @@ class Journal:
         return {"list": found}, kept or self._answer
 
     def _upgrade(self) -> None:
-        """Within a transaction."""
+        """Upgrade the store, within a transaction."""
         if not self._upgraded and journal_packs.schema(self._store.rows) < SCHEMA:
             self._store.upgrade()
 
     def compact(self, *, starting: bool = False) -> bool:
-        """Pack the oldest entries that are not, some hundred of them, if there are many. Whether there may be more to pack. A
-        process that is killed in it leaves the journal as it was before, or after. `starting`: the latest are packed too."""
+        """Pack some hundred of the oldest entries, if there are many unpacked ones. Return whether there may be more to pack.
+
+        A process that is killed meanwhile leaves the journal as before or as after. With `starting`, the latest entries are
+        packed too.
+        """
         if not (entries := journal_packs.oldest_texts(self._store.rows, starting)):
             return False
         entries = [each._replace(events=shorter_events(each.events, self._words)) for each in entries]
@@ -154,7 +159,8 @@ class Journal:
         self._store.tidy()
 
     def _is_there(self, number: int) -> bool:
-        """In the same epoch no other process writes, so it is what this one wrote."""
+        """Return whether an entry was written. No other process writes in the same epoch, so the entry is the one of this
+        process."""
         return bool(self._store.rows("SELECT number FROM entries WHERE number = ?", (number,)))
 
     def _keep_jobs(self, jobs: Mapping[int, KeptJob]) -> None:
@@ -165,7 +171,7 @@ class Journal:
             )
 
     def save_snapshot(self, state: Plain) -> None:
-        """Of the state after the last entry. The one before is kept, in case this one cannot be read."""
+        """Save the state after the last entry. The previous snapshot is kept, in case this one cannot be read."""
         packed = zlib.compress(json.dumps(state, separators=(",", ":")).encode(), 1)
         with self._store.transaction():
             self._store.execute(
@@ -175,7 +181,7 @@ class Journal:
             self._store.execute(
                 "DELETE FROM snapshots WHERE number NOT IN (SELECT number FROM snapshots ORDER BY number DESC LIMIT 2)"
             )
-        self._answer = None  # what is read after a snapshot builds on nothing before it
+        self._answer = None  # later entries may not refer to an answer before the snapshot
 
     def configure(self, value: Plain) -> None:
         """Keep a setup for the next entry, so that a home remembers it although nothing has happened yet."""
@@ -192,7 +198,7 @@ class Journal:
         self._configuration = 0, None, {}
 
     def keep_clock(self, origin: ClockOrigin) -> None:
-        """Where the daemon's clock stands; said again only if it changes."""
+        """Record the origin of the daemon's clock, if it has changed."""
         if origin != self.clock_origin():
             with self._store.transaction():
                 self._store.execute(
@@ -203,11 +209,11 @@ class Journal:
     # Reading -----------------------------------------------------------------------------------------------------
 
     def snapshot(self) -> tuple[int, Plain] | None:
-        """The last snapshot that can be read, and the number of the entry it was taken after."""
+        """Return the number of the entry after which the last readable snapshot was taken, and the snapshot."""
         for (number,) in self._store.rows("SELECT number FROM snapshots ORDER BY number DESC"):
             found = self._store.rows("SELECT state FROM snapshots WHERE number = ?", (number,))
             if not found:
-                continue  # the scheduler has dropped it for a newer one
+                continue  # the scheduler has replaced it with a newer one
             try:
                 return int(number), json.loads(zlib.decompress(found[0][0]))
             except (zlib.error, ValueError):
@@ -215,7 +221,7 @@ class Journal:
         return None
 
     def snapshot_number(self) -> int:
-        """The number of the entry that the last snapshot was taken after; 0: there is none."""
+        """Return the number of the entry after which the last snapshot was taken; 0 if there is none."""
         return int(self._store.rows("SELECT coalesce(max(number), 0) FROM snapshots")[0][0])
 
     def entries(self, after: int = 0) -> Iterator[JournalEntry]:
@@ -241,12 +247,12 @@ class Journal:
         return found
 
     def clock_origin(self) -> ClockOrigin | None:
-        """Where the clock of the last daemon stood."""
+        """Return the origin of the last daemon's clock."""
         found = self._store.rows("SELECT value FROM meta WHERE key = 'clock'")
         return ClockOrigin(**json.loads(found[0][0])) if found else None
 
     def jobs(self, *, unfinished: bool = False) -> Iterator[tuple[int, Plain, Plain]]:
-        """(number, spec, row) of every job, or of those that had not ended."""
+        """Yield (number, spec, row) of every job, or of those that had not ended."""
         which, after = "AND ended = 0 " if unfinished else "", -1
         while page := self._store.rows(f"SELECT id, spec, row FROM jobs WHERE id > ? {which}ORDER BY id LIMIT ?", (after, PAGE)):
             for job, spec, row in page:

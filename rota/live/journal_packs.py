@@ -1,7 +1,7 @@
-"""Entries of a journal on disk: as text while they are new, and many together, compressed, when they are older.
+"""Entries of a journal on disk: as text while they are new, and packed and compressed when they are older.
 
-Nothing is dropped: a restart reads a snapshot and the entries after it, but `rota fidelity` and a replay read all of them. A pack
-takes the place of its entries in one transaction, so that a process that dies at any moment leaves either.
+Nothing is dropped: a restart reads a snapshot and the entries after it, but `rota fidelity` and a replay read all entries. A pack
+replaces its entries in one transaction, so a process that dies at any moment leaves one or the other.
 """
 
 import base64
@@ -14,23 +14,23 @@ from rota.errors import JournalError
 from rota.live.journal_store import JournalStore
 
 PAGE = 500
-"""Rows that are read at a time."""
+"""Number of rows read at a time."""
 PACK_ENTRIES = 500
-"""Entries of a pack."""
+"""Number of entries in a pack."""
 PACK_PAGE = 20
-"""Entries that are read at a time to be packed: a version before wrote up to a megabyte in each."""
+"""Number of entries read at a time for packing. An earlier version wrote up to a megabyte in each."""
 PACK_CHARACTERS = 4_000_000
-"""Text from which on a pack is full, also with fewer entries."""
+"""Length of the text from which a pack is full, even with fewer entries."""
 NEW_ENTRIES = 500
-"""The latest entries are not packed while the scheduler runs,"""
+"""Number of latest entries that are not packed while the scheduler runs."""
 LEAST_ENTRIES = 50
-"""and when it starts, all are, if they are at least this many."""
+"""Minimum number of entries that are packed when the scheduler starts."""
 LONG_TEXT = 65_536
-"""Characters from which on the text of one entry is compressed, such as that of ten thousand submissions at once."""
+"""Length from which the text of one entry is compressed, such as that of ten thousand submissions at once."""
 
 
 Rows = Callable[[str, Sequence[Any]], list[tuple[Any, ...]]]
-"""What a statement with these values finds."""
+"""Returns the rows that a statement with these values selects."""
 
 
 class EntryText(NamedTuple):
@@ -55,8 +55,8 @@ def long(text: str) -> str:
 
 
 def read_texts(rows: Rows, after: int = 0, only: int | None = None) -> Iterator[EntryText]:
-    """The entries with higher numbers than `after`; with `only`, the one with this number. Another process may pack entries
-    meanwhile."""
+    """Yield the entries with higher numbers than `after`, or with `only` the entry with this number. Another process may pack
+    entries meanwhile."""
     after, looked_again = (after if only is None else only - 1), False
     while True:
         if packed := schema(rows) > 1 and rows("SELECT entries FROM packs WHERE last > ? ORDER BY last LIMIT 1", (after,)):
@@ -72,7 +72,7 @@ def read_texts(rows: Rows, after: int = 0, only: int | None = None) -> Iterator[
             (after, PAGE if only is None else 1),
         )
         if page and page[0][0] != after + 1 and not looked_again:
-            looked_again = True  # what is missing was packed between the two questions
+            looked_again = True  # the missing entries were packed between the two queries
             continue
         for number, now_s, events, decided in page:
             if only in (None, number):
@@ -87,7 +87,7 @@ def schema(rows: Rows) -> int:
 
 
 def count_entries(rows: Rows) -> tuple[int, int]:
-    """How many entries there are, and the number of the last. Where these differ, some are missing."""
+    """Return the number of entries, and the number of the last. If they differ, some entries are missing."""
     found, last = rows("SELECT count(*), coalesce(max(number), 0) FROM entries", ())[0]
     if schema(rows) > 1:
         packed, last_packed = rows("SELECT coalesce(sum(last - first + 1), 0), coalesce(max(last), 0) FROM packs", ())[0]
@@ -96,7 +96,7 @@ def count_entries(rows: Rows) -> tuple[int, int]:
 
 
 def oldest_texts(rows: Rows, starting: bool = False) -> list[EntryText]:
-    """The entries of the next pack; none: there are too few. The last entry is never packed."""
+    """Return the entries of the next pack; empty if there are too few. The last entry is never packed."""
     found: list[EntryText] = []
     first, last = rows("SELECT coalesce(min(number), 0), coalesce(max(number), 0) FROM entries", ())[0]
     new, least = (1, LEAST_ENTRIES) if starting else (NEW_ENTRIES, PACK_ENTRIES)
@@ -115,7 +115,7 @@ def oldest_texts(rows: Rows, starting: bool = False) -> list[EntryText]:
 
 
 def pack(store: JournalStore, entries: list[EntryText]) -> None:
-    """Put these entries, which follow each other, into one pack. Within a transaction."""
+    """Replace consecutive entries with one pack, within a transaction."""
     first, last = entries[0].number, entries[-1].number
     text = json.dumps([[each.number, each.now_s, long(each.events), each.decided] for each in entries])
     store.execute("INSERT INTO packs VALUES (?, ?, ?)", (first, last, zlib.compress(text.encode(), 6)))

@@ -1,8 +1,8 @@
-"""Where the journal of a home is: the file `journal.sqlite` in it, or a schema of a PostgreSQL database. All who open a journal
-come here.
+"""The location of a home's journal: the file `journal.sqlite` in it, or a schema of a PostgreSQL database. Everything that opens
+a journal uses this module.
 
-The home keeps the address of the database without its password. That comes from $ROTA_JOURNAL, $PGPASSWORD or `~/.pgpass`, so
-it is in no file of Rota's, in no message and in no list of processes.
+The home keeps the address of the database without its password. The password comes from $ROTA_JOURNAL, $PGPASSWORD or
+`~/.pgpass`, so it is not in any file of Rota, in any message or in any list of processes.
 """
 
 import contextlib
@@ -37,15 +37,16 @@ class PostgresLocation:
     """A schema of a PostgreSQL database."""
 
     url: str
-    """Without a password."""
+    """Address without a password."""
     schema: str
 
     def __str__(self) -> str:
         return f"{self.url} (schema {self.schema})"
 
     def password(self) -> str | None:
-        """From $ROTA_JOURNAL, if that names the same database. None: libpq looks for one in $PGPASSWORD and ~/.pgpass."""
-        with contextlib.suppress(ValueError):  # it is no address at all
+        """Return the password in $ROTA_JOURNAL, if it names the same database. None if libpq should look in $PGPASSWORD and
+        ~/.pgpass."""
+        with contextlib.suppress(ValueError):  # not an address
             url, password = without_password(os.environ.get(VARIABLE, ""))
             return password if url == self.url else None
         return None
@@ -65,7 +66,8 @@ JournalLocation = SqlitePlace | PostgresLocation
 
 
 def find_journal(home: Path, given: str | None = None) -> JournalLocation:
-    """Where the journal of this home is, or is going to be. `given`: as --journal says; $ROTA_JOURNAL serves a new home too."""
+    """Return the location of this home's journal, which may not exist yet. `given` is the value of --journal; a new home also
+    uses $ROTA_JOURNAL."""
     if given is not None and without_password(_checked(given))[1] is not None:
         raise OptionError(
             "has a password, which others can see in the list of processes.",
@@ -88,13 +90,13 @@ def find_journal(home: Path, given: str | None = None) -> JournalLocation:
 
 
 def keep_place(home: Path, place: JournalLocation) -> None:
-    """Later commands find it there."""
+    """Record the location, so that later commands find the journal there."""
     if isinstance(place, PostgresLocation) and _kept(home) is None:
         write_atomic(home, PLACE_FILE, json.dumps({"url": place.url, "schema": place.schema}).encode(), durable=True)
 
 
 def has_journal(place: JournalLocation) -> bool:
-    """Whether a scheduler has run here."""
+    """Return whether a scheduler has run here."""
     if isinstance(place, SqlitePlace):
         return place.path.is_file()
     from rota.live.postgres_store import has_tables
@@ -103,8 +105,8 @@ def has_journal(place: JournalLocation) -> bool:
 
 
 def open_journal(place: JournalLocation, words: Codec, epoch: int = 0, *, read_only: bool = False) -> Journal:
-    """`epoch`: under which this process leads; without one, a journal in PostgreSQL is for reading alone. `read_only`: nothing is
-    written to a file in the home either."""
+    """Open a journal. `epoch` is that of the leading process; without one, a journal in PostgreSQL can only be read. With
+    `read_only`, nothing is written to a file in the home either."""
     store: JournalStore
     if isinstance(place, SqlitePlace):
         if not read_only:
@@ -120,7 +122,7 @@ def open_journal(place: JournalLocation, words: Codec, epoch: int = 0, *, read_o
 
 
 def without_password(url: str) -> tuple[str, str | None]:
-    """The address without its password, and the password."""
+    """Return the address without its password, and the password."""
     parts = urlsplit(url)
     user, at, hosts = parts.netloc.rpartition("@")
     name, colon, password = user.partition(":")
@@ -152,8 +154,8 @@ def _kept(home: Path) -> PostgresLocation | None:
     except NotYours:
         raise
     except (OSError, ValueError, TypeError, KeyError) as problem:
-        hint = f"put back a copy of {path}, or remove it and say --journal again"
-        raise JournalError(f"{path}: does not say where the journal is ({problem}).", hint=hint) from None
+        hint = f"put back a copy of {path}, or remove it and give --journal again"
+        raise JournalError(f"{path}: does not contain the location of the journal ({problem}).", hint=hint) from None
     if not _SCHEMA.fullmatch(schema):
         raise JournalError(f"{path}: {schema!r} is not the name of a schema of Rota's.", hint=f"put back a copy of {path}")
     return PostgresLocation(url, schema)

@@ -12,7 +12,7 @@ from rota.live.driver_node import AttemptKey
 LATE_SECONDS = 15.0
 """Age at which a launch is late, in seconds. An acknowledgement usually takes less than one."""
 FORGET_SECONDS = 30.0
-"""A launch that the core has not sent for this time has been answered, or given up, in seconds."""
+"""Time after which a launch that the core no longer sends counts as answered or given up, in seconds."""
 
 
 @dataclass(slots=True)
@@ -33,9 +33,9 @@ class LateStarts:
         self._starts: dict[AttemptKey, _SentLaunch] = {}
 
     def sent(self, key: AttemptKey, owing: Sequence[str], problem: str, now_s: float) -> str:
-        """Note that a launch was sent now. Return a line for the operator when it is late, once.
+        """Note that a launch was sent now. Return a line for the operator once, when the launch is late.
 
-        `owing`: nodes that have not acknowledged it; `problem`: why it could not be sent.
+        `owing` has the nodes that have not acknowledged it, `problem` the reason if it could not be sent.
         """
         self._starts = {each: start for each, start in self._starts.items() if start.last_s > now_s - FORGET_SECONDS}
         if not owing:

@@ -1,7 +1,7 @@
 """The channel to a single machine: an agent in this process, which keeps its files in the scheduler's home.
 
-The agent has answered when `send` returns, so no thread and no wait lies between a command and its supervisor. The lock on the
-home keeps a second agent away, and leases are kept on the clock of this machine, so neither boots nor epochs are compared.
+The agent has replied when `send` returns, so there is no thread and no wait between a command and its supervisor. The lock on the
+home prevents a second agent, and leases are kept on the clock of this machine, so neither boots nor epochs are compared.
 """
 
 import socket
@@ -20,12 +20,13 @@ HOST = "here"
 
 
 class LocalChannel:
-    """`NodeChannel` to this machine."""
+    """A `NodeChannel` to this machine."""
 
     nodes_can_leave = False
 
     def __init__(self, home: Path, cluster: Cluster, gpus: Sequence[Sequence[Gpu]] | None = None) -> None:
-        """`cluster`: the nodes into which the machine is divided. `gpus`: the real ones of each node; None: pretend ones."""
+        """Describe the machine. `cluster` has the nodes into which it is divided; `gpus` has the real GPUs of each node, None for
+        pretend GPUs."""
         self._home = home
         real = [gpu for each in gpus or () for gpu in each]
         self._uuids = {gpu.index: gpu.uuid for gpu in real}
@@ -47,7 +48,7 @@ class LocalChannel:
         self._replies: list[HostReply] = []
 
     def open(self, wake: Callable[[], None]) -> None:
-        """What an earlier daemon started is found by its files."""
+        """Start the agent. It finds the attempts of an earlier daemon by their files."""
         self._agent = NodeAgent(self._home, self._there[HOST].facts, self._uuids, wake=wake)
 
     def nodes(self) -> Mapping[str, ReachableHost]:
@@ -56,20 +57,21 @@ class LocalChannel:
     def send(self, host: str, text: str) -> None:
         assert self._agent is not None, "the channel is open"
         self._replies.append(HostReply(host, self._agent.exchange(text), boot_s()))
-        self._agent.read_seconds = 0.0  # no job starts before the GPUs were read once; later, the scheduler never waits for them
+        # No job starts before the GPUs were read once; afterwards the scheduler never waits for readings.
+        self._agent.read_seconds = 0.0
 
     def replies(self) -> list[HostReply]:
         found, self._replies = self._replies, []
         return found
 
     def changed(self, host: str, facts: NodeFacts) -> None:
-        """The agent is that of this process, and stays."""
+        """Do nothing: the agent belongs to this process, and stays."""
 
     def notes(self) -> list[str]:
         return []
 
     def rang(self) -> set[str]:
-        """The agent is asked at every look."""
+        """Return nothing: every look asks the agent."""
         return set()
 
     def read_gpus(self) -> Readings:

@@ -1,4 +1,4 @@
-"""Pieces of a job's output as clients get them: whole characters, and a line where output has been dropped."""
+"""Chunks of a job's output for clients: complete characters, and a line where output has been dropped."""
 
 from typing import Protocol
 
@@ -9,7 +9,7 @@ LARGEST_BYTES = 1 << 20
 
 
 class LogReader(Protocol):
-    """Has the logs of jobs."""
+    """A reader of the logs of jobs."""
 
     def read_log(self, job: int, offset: int, limit: int) -> LogPiece: ...
 
@@ -17,7 +17,8 @@ class LogReader(Protocol):
 
 
 def log_chunk(logs: LogReader, job: int, offset: int, limit: int, tail: int | None, ended: bool) -> LogChunk:
-    """`tail`: the last so many lines, as far as one piece holds them. `ended`: the job has, so nothing more will come."""
+    """Return a chunk. `tail` is a number of last lines, as far as one chunk can have them. `ended` means that the job has ended,
+    so no more output will come."""
     limit = max(min(limit, LARGEST_BYTES), 0)
     if tail is not None:
         offset, limit = _last_lines(logs, job, tail), LARGEST_BYTES
@@ -29,7 +30,7 @@ def log_chunk(logs: LogReader, job: int, offset: int, limit: int, tail: int | No
 
 
 def _last_lines(logs: LogReader, job: int, lines: int) -> int:
-    """Where the last so many lines begin. A line that has not ended is one."""
+    """Return the offset of the last lines. A line without an end counts as one."""
     end = logs.log_end(job)
     start, data = logs.read_log(job, max(end - LARGEST_BYTES, 0), LARGEST_BYTES)
     place = len(data) - data.endswith(b"\n")
@@ -41,7 +42,7 @@ def _last_lines(logs: LogReader, job: int, lines: int) -> int:
 
 
 def whole_characters(data: bytes) -> int:
-    """Bytes up to where a character may have been cut in two: its rest comes with the next piece."""
+    """Return the number of bytes without a last character that may be incomplete. The next chunk has the rest of it."""
     for back in range(1, min(4, len(data)) + 1):
         byte = data[-back]
         if byte & 0xC0 != 0x80:  # the first byte of a character

@@ -1,7 +1,7 @@
-"""What carries messages between the driver and the agents of nodes.
+"""Channels, which carry messages between the driver and the agents of nodes.
 
 `rota/live/local_channel.py` has an agent in the scheduler's process, for a single machine. `rota/ray/channel.py` reaches the
-nodes of a Ray cluster. A host is one life of a node's agent: a machine that was away comes back as another host with the same
+nodes of a Ray cluster. A host is one run of a node's agent: a machine that was away comes back as another host with the same
 name.
 """
 
@@ -22,50 +22,50 @@ class ReachableHost:
     draining: bool = False
     """Whether the host is to leave and gets no new work."""
     machine: Cluster | None = field(default=None, compare=False)
-    """The nodes into which a single machine is divided; None: the host is one node, as its facts say."""
+    """Nodes into which a single machine is divided; None if the host is one node, as its facts describe."""
 
 
 class HostReply(NamedTuple):
-    """What became of a message."""
+    """The reply to a message."""
 
     host: str
     text: str | None
-    """None: it got lost, or the answer did. Whether anything was done is not known."""
+    """The reply; None if the request or the reply was lost, so the outcome is unknown."""
     arrived_s: float
-    """When it came, on this machine's clock that counts from boot."""
+    """Time of arrival, on this machine's clock that counts from boot."""
 
 
 class NodeChannel(Protocol):
-    """Carries messages. All methods are quick: what takes time is done by threads of the channel, or is a command to an agent in
-    this process."""
+    """Carries messages. All methods are quick: slow work is done by threads of the channel, or is a command to an agent in this
+    process."""
 
     nodes_can_leave: bool
-    """Whether nodes are machines of their own, which may be unreachable, leave and come back. Otherwise the one host is this
-    machine and has all nodes, and its agent has answered when `send` returns."""
+    """Whether nodes are separate machines, which may be unreachable, leave and come back. Otherwise the only host is this
+    machine, which has all nodes, and its agent has replied when `send` returns."""
 
     def open(self, wake: Callable[[], None]) -> None:
-        """Begin. `wake` is called, from any thread, when there is an answer, a supervisor rang, or hosts came or went."""
+        """Begin. `wake` is called, from any thread, when there is a reply, a supervisor rang, or hosts came or went."""
 
     def nodes(self) -> Mapping[str, ReachableHost]:
-        """Return the hosts that can be reached, by their names of one life. May be asked before `open`."""
+        """Return the reachable hosts by ID. May be called before `open`."""
 
     def send(self, host: str, text: str) -> None:
         """Send a message to the agent of a host (`NodeAgent.exchange`), one at a time for each host."""
 
     def replies(self) -> list[HostReply]:
-        """Return the answers that have come since the last call."""
+        """Return the replies since the last call."""
 
     def changed(self, host: str, facts: NodeFacts) -> None:
-        """The agent of this host was started again, and says that its node is this."""
+        """Note that the agent of this host was restarted and now reports these facts of its node."""
 
     def notes(self) -> list[str]:
-        """Return lines for the operator since the last call: a node that can't be used, and why."""
+        """Return lines for the operator since the last call: nodes that cannot be used, and why."""
 
     def rang(self) -> set[str]:
         """Return the hosts where something has changed since the last call."""
 
     def read_gpus(self) -> Readings:
-        """Return readings of this moment, if the GPUs can be read from here within a second; else none. Any thread."""
+        """Return present readings if the GPUs can be read from here within a second; otherwise none. Any thread."""
 
     def close(self) -> None:
-        """Leave. Agents of other machines stay, and supervisors everywhere."""
+        """Disconnect. Agents of other machines stay, and so do all supervisors."""

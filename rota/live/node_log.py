@@ -1,24 +1,24 @@
-"""What the operator of a cluster is told about its nodes: that one is unreachable, back, drained, or has left."""
+"""Messages to the operator about nodes: a node is unreachable, back, drained, or has left."""
 
 from rota.core.learn.failing_nodes import failing_nodes
 from rota.core.state.state import State
 
 
 class NodeLog:
-    """Compares the nodes with how they were at the last call."""
+    """Compares the nodes with their state at the last call."""
 
     def __init__(self, state: State) -> None:
-        """At first all nodes count as reachable and in use, but for those that have left."""
+        """Start with all nodes reachable and in use, except those that have left."""
         self._down: set[int] = set()
         self._draining: set[int] = set()
         self._gone = set(state.machines.gone)
         self._failing: list[str] = []
 
     def lines(self, state: State) -> list[str]:
-        """One line for each change."""
+        """Return one line for each change."""
         machines, failing = state.machines, failing_nodes(state)
         gone, draining = machines.gone, machines.draining
-        silent = ~machines.node_up & (machines.node_heard_s > 0.0)  # of the others the first answer is still to come
+        silent = ~machines.node_up & (machines.node_heard_s > 0.0)  # the other nodes have not answered for the first time yet
         down = set(silent.nonzero()[0].tolist()) - gone
         if (down, draining, gone, failing) == (self._down, self._draining, self._gone, self._failing):
             return []

@@ -1,4 +1,4 @@
-"""Rows of the nodes and their GPUs for operators: the jobs on each, and its readings."""
+"""Rows about nodes and their GPUs for the operator: which jobs have them, and their readings."""
 
 from collections.abc import Mapping
 
@@ -11,7 +11,7 @@ from rota.wire.rows import GpuRow, NodeRow
 
 
 def node_rows(state: State, devices: Mapping[int, Devices], readings: Readings, *, pretend: bool) -> list[NodeRow]:
-    """A row for every node that has not left. `devices`: the names of the GPUs of each, by its number."""
+    """Return a row for every node that has not left. `devices` has the names of the GPUs of each node, by its number."""
     machines = state.machines
     parked: dict[int, list[int]] = {}
     set_aside_gib = [0.0] * len(machines.cluster.nodes)

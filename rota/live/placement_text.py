@@ -1,4 +1,4 @@
-"""Where a job runs, in words."""
+"""The GPUs of a job as text."""
 
 from typing import Any
 
@@ -8,7 +8,7 @@ from rota.model.cluster import Cluster
 
 
 def where_text(cluster: Cluster, gpus: "np.ndarray[Any, Any]") -> str:
-    """`n1:0-3`, or `n1:0,2 n2:1`: the nodes and the GPUs on them."""
+    """Return the nodes and the GPUs on them, such as `n1:0-3`, or `n1:0,2 n2:1`."""
     found = []
     for node in sorted(set(cluster.gpu_node[gpus].tolist())):
         mine = sorted(int(g - cluster.node_first[node]) for g in gpus[cluster.gpu_node[gpus] == node].tolist())

@@ -1,4 +1,5 @@
-"""Asks the policy in its worker process. An answer, a failure or a time-out comes back as an event; the scheduler never waits."""
+"""Calls of the policy in its worker process. An answer, a failure or a time-out comes back as an event; the scheduler never
+waits."""
 
 import contextlib
 import json
@@ -19,7 +20,8 @@ LONGEST_MESSAGE = 500
 
 
 class PolicyClient:
-    """One worker at a time, started at once, so that the first question need not wait for it, and again whenever it is gone."""
+    """Runs one worker at a time. It is started at once, so that the first call does not wait for it, and again whenever it is
+    gone."""
 
     def __init__(
         self,
@@ -32,10 +34,10 @@ class PolicyClient:
         self._policy = policy
         self._command, self._clock, self._within = list(command), clock, within_seconds
         self.answer = answer
-        """Who gets the answers."""
+        """Function that gets the answers."""
         self._guard = threading.Lock()
         self._open: tuple[int, str] | None = None
-        """The question that has no answer yet."""
+        """The call that has no answer yet."""
         self._abandoned = False
         self._questions: queue.SimpleQueue[tuple[int, str] | None] = queue.SimpleQueue()
         self._worker: subprocess.Popen[bytes] | None = None
@@ -49,12 +51,12 @@ class PolicyClient:
         return worker.pid if worker is not None and worker.poll() is None else None
 
     def ask(self, command: CallPolicy) -> None:
-        """The view is read here and now; the rest happens beside."""
+        """Call the policy. The view is read at once; the rest happens in a thread."""
         question = json.dumps({"ticket": command.ticket, "view": encode_view(command.view)}, separators=(",", ":"))
         self._put((command.ticket, question))
 
     def take_over(self, question: tuple[int, str] | None) -> None:
-        """Answer what another policy was asked. What that one remembers is not this one's."""
+        """Answer a call that was open under another policy. The memory of that policy is dropped."""
         if question is not None:
             plain = json.loads(question[1])
             plain["view"]["memory"] = None
@@ -65,7 +67,7 @@ class PolicyClient:
         self._questions.put(question)
 
     def abandon(self) -> tuple[int, str] | None:
-        """Close, and answer nothing more; the question that is open then, if one is."""
+        """Close without further answers. Return the open call, if there is one."""
         with self._guard:
             self._abandoned, left = True, self._open
         self.close()
@@ -75,7 +77,7 @@ class PolicyClient:
         self._questions.put(None)
         worker = self._worker
         if worker is not None:
-            worker.kill()  # it may be deep in a calculation; nothing it holds is worth keeping
+            worker.kill()  # it may be in the middle of a calculation, and has nothing worth keeping
         self._thread.join()
 
     def _run(self) -> None:
@@ -114,7 +116,7 @@ class PolicyClient:
         return Allocated(ticket, decode_answer(answer), self._clock(), self._policy)
 
     def _line(self, worker: "subprocess.Popen[bytes]") -> bytes | None:
-        """The next line it writes; empty: it died; None: it is too late."""
+        """Return the next line of the worker; empty if it died, None after the time limit."""
         assert worker.stdout is not None
         until, found = self._clock() + self._within, self._rest
         while b"\n" not in found:
@@ -137,7 +139,7 @@ class PolicyClient:
         if worker is None:
             return
         with contextlib.suppress(subprocess.TimeoutExpired):
-            worker.wait(timeout=0.5)  # one that is dying by itself says why
+            worker.wait(timeout=0.5)  # a worker that is dying reports why
         worker.kill()
         worker.wait()
         for pipe in (worker.stdin, worker.stdout):

@@ -1,4 +1,4 @@
-"""Whether a job that is submitted can ever run on these machines."""
+"""Check that a submitted job can ever run on these machines."""
 
 from collections.abc import Callable
 
@@ -15,7 +15,7 @@ from rota.model.units import FOREVER
 
 
 def check_options(wanted: JobSpec, cluster: Cluster, rates: Rates) -> None:
-    """Refuse a job that has no option on this cluster."""
+    """Raise OptionError for a job that has no option on this cluster."""
     kind = Kind.of(wanted)
     if len(make_options([kind], cluster, rates)):
         return
@@ -30,8 +30,8 @@ def check_options(wanted: JobSpec, cluster: Cluster, rates: Rates) -> None:
 
 
 def check_memory(wanted: JobSpec, cluster: Cluster, readings: Callable[[], Readings], *, pretend: bool) -> None:
-    """Refuse a job that takes more memory than any GPU of a type it accepts has. Makers sell a type with several sizes, so what
-    was read of real GPUs counts; nothing is refused where nothing is known."""
+    """Raise OptionError for a job that needs more memory than any GPU of the types that it accepts. Makers sell a type with
+    several sizes, so readings of real GPUs count. A job is accepted if nothing is known."""
     if not wanted.gpu_gib:
         return
     kind = Kind.of(wanted)
@@ -41,7 +41,7 @@ def check_memory(wanted: JobSpec, cluster: Cluster, readings: Callable[[], Readi
         largest_gib = max((each.memory_gib for each in readings().values() if each.memory_gib is not None), default=FOREVER)
     if wanted.gpu_gib > largest_gib:
         raise OptionError(
-            f"is more than any GPU it accepts here has: {largest_gib:.3g} GiB.",
+            f"is more than the memory of any GPU that it accepts here: {largest_gib:.3g} GiB.",
             field="gpu_memory",
             value=f"{wanted.gpu_gib:g} GiB",
             hint=f"gpu_memory: {int(largest_gib)} GiB, or less",

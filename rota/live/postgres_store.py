@@ -1,9 +1,9 @@
-"""A journal in a schema of a PostgreSQL database, so that several homes can share one.
+"""A journal in a schema of a PostgreSQL database, so that several homes can share a database.
 
-Who writes must lead: every transaction first locks the row with the epoch and compares. So of all schedulers of a home only the
-one of the latest epoch writes (`election.py`). The server may go away at any time: the next use makes the connection again. If
-the answer to a COMMIT is lost, the next transaction waits at that row until the server has ended the one in doubt, and can see
-then whether it was written.
+Only the leader may write: every transaction first locks the row with the epoch and compares it. So of all schedulers of a home
+only the one of the latest epoch writes (`election.py`). The server may go away at any time; the next use connects again. If the
+reply to a COMMIT is lost, the next transaction waits at that row until the server has ended the transaction in doubt, and can
+then see whether it was written.
 """
 
 from collections.abc import Iterable, Iterator, Sequence
@@ -15,13 +15,13 @@ from rota.live.journal_place import PostgresLocation
 from rota.live.journal_store import SCHEMA, JournalUnavailable, check_schema, lead_lost
 
 OLDEST = 140000
-"""PostgreSQL 14: the first that ends idle sessions by itself."""
+"""PostgreSQL 14, the first version that ends idle sessions by itself."""
 CONNECT_SECONDS = 10
 STUCK_SECONDS = 10
-"""A transaction that stands still for so long, or waits so long for another, is given up by the server."""
+"""Time after which the server aborts a transaction that is idle, or that waits for another one, in seconds."""
 BATCH_ROWS = 500
 KEEPALIVES = {"keepalives": 1, "keepalives_idle": 5, "keepalives_interval": 2, "keepalives_count": 3, "tcp_user_timeout": 15000}
-"""A server that is cut off is given up after some seconds."""
+"""Connection settings with which a server that is cut off is given up after some seconds."""
 
 _TABLES = """
 CREATE TABLE meta (key TEXT PRIMARY KEY, value TEXT NOT NULL);
@@ -33,7 +33,7 @@ CREATE INDEX unfinished ON jobs (id) WHERE ended = 0;
 """
 
 _PACKS = "CREATE TABLE packs (first BIGINT NOT NULL, last BIGINT PRIMARY KEY, entries BYTEA NOT NULL)"
-"""Since schema 2."""
+"""Table added by schema 2."""
 
 _SETTINGS = """
 SELECT set_config('search_path', %s, false),
@@ -45,7 +45,7 @@ SELECT set_config('search_path', %s, false),
 
 
 def driver() -> Any:
-    """The module psycopg."""
+    """Return the module psycopg."""
     try:
         import psycopg
     except ImportError:
@@ -58,7 +58,7 @@ def driver() -> Any:
 
 
 def connect(place: PostgresLocation) -> Any:
-    """A connection that is set up for this schema. Raises `JournalUnavailable`."""
+    """Return a connection that is set up for this schema. Raise JournalUnavailable if the server does not answer."""
     psycopg = driver()
     secret = {} if (password := place.password()) is None else {"password": password}
     try:
@@ -83,20 +83,21 @@ def connect(place: PostgresLocation) -> Any:
 
 
 def away(place: PostgresLocation, problem: BaseException) -> JournalUnavailable:
-    hint = f"is it running, and is the password in ROTA_JOURNAL, PGPASSWORD or ~/.pgpass? psql '{place.url}' tells more"
+    hint = f"is it running, and is the password in ROTA_JOURNAL, PGPASSWORD or ~/.pgpass? psql '{place.url}' shows more"
     full = (getattr(problem, "sqlstate", None) or "").startswith(("53", "55"))  # no room or connections left; locked
     return JournalUnavailable(f"the journal {place} cannot be {'used now' if full else 'reached'}: {_line(problem)}.", hint=hint)
 
 
 def is_passing(problem: BaseException) -> bool:
-    """Whether the same may succeed later: the server was not there, was going down, had no room, or only copies another."""
+    """Return whether a retry may succeed later: the server was not there, was shutting down, had no room, or is a read-only
+    replica."""
     psycopg = driver()
     passing = psycopg.errors.ReadOnlySqlTransaction, psycopg.errors.IdleInTransactionSessionTimeout
     return isinstance(problem, (psycopg.OperationalError, psycopg.InterfaceError, *passing))
 
 
 def fault(place: PostgresLocation, problem: BaseException) -> JournalError:
-    """What an error of psycopg's means for the journal."""
+    """Return the journal error for an error of psycopg."""
     if is_passing(problem):
         return away(place, problem)
     return JournalError(f"{place}: cannot be used ({_line(problem)}).", hint="rota doctor, or another --journal")
@@ -113,7 +114,7 @@ def has_tables(place: PostgresLocation) -> bool:
 
 
 def create_tables(connection: Any, place: PostgresLocation) -> None:
-    """Unless they are there. Several processes may try at once."""
+    """Create the tables unless they exist. Several processes may try at once."""
     psycopg = driver()
     with connection.transaction():
         connection.execute("SELECT pg_advisory_xact_lock(hashtextextended(%s, 0))", (f"create {place.schema}",))
@@ -141,7 +142,7 @@ class PostgresStore:
     """A `JournalStore`."""
 
     def __init__(self, place: PostgresLocation, epoch: int = 0) -> None:
-        """`epoch`: 0: for reading alone."""
+        """Open the journal. An `epoch` of 0 is for reading only."""
         self.name, self.epoch = str(place), epoch
         self._place, self._psycopg = place, driver()
         self._connection: Any = None
@@ -159,7 +160,7 @@ class PostgresStore:
     @contextmanager
     def transaction(self) -> Iterator[None]:
         if not self.epoch:
-            raise JournalError(f"{self.name}: is open for reading alone.", hint="rota up")
+            raise JournalError(f"{self.name}: is open for reading only.", hint="rota up")
         connection = self._connected()
         try:
             connection.execute("BEGIN")
@@ -176,7 +177,7 @@ class PostgresStore:
             self._in_transaction = False
 
     def _undo(self, connection: Any) -> None:
-        """A connection that is not as it was before is not used again."""
+        """Roll back. A connection whose state is unknown afterwards is not used again."""
         with suppress(self._psycopg.Error):
             connection.execute("ROLLBACK")
             if connection.info.transaction_status == self._psycopg.pq.TransactionStatus.IDLE:
@@ -187,15 +188,15 @@ class PostgresStore:
         self._connection.execute(statement.replace("?", "%s"), values)
 
     def execute_many(self, statement: str, values: Iterable[Sequence[Any]]) -> None:
-        """Some hundred rows with one statement. Not psycopg's way: if this process stood still in its midst, the server would
-        wait for the rest, with the epoch's row locked, and without a limit."""
+        """Insert some hundred rows with one statement. We do not use psycopg's executemany: if this process froze during it, the
+        server would wait for the rest without a limit, with the row of the epoch locked."""
         group = "(?, ?, ?, ?)"
         assert group in statement
         for batch in _batches(list(values)):
             self.execute(statement.replace(group, ", ".join([group] * len(batch))), [value for row in batch for value in row])
 
     def rows(self, statement: str, values: Sequence[Any] = ()) -> list[tuple[Any, ...]]:
-        """Outside a transaction it is asked again if the connection turns out to be lost."""
+        """Query rows. Outside a transaction the query is retried once if the connection turns out to be lost."""
         if self._in_transaction:
             return self._ask(statement, values)
         again = self._connection is not None
@@ -218,10 +219,10 @@ class PostgresStore:
         self.execute("UPDATE meta SET value = ? WHERE key = 'schema'", (str(SCHEMA),))
 
     def tidy(self) -> None:
-        """The server does that by itself."""
+        """Do nothing: the server frees space by itself."""
 
     def configuration_version(self, number: int) -> object:
-        """The transaction that wrote it."""
+        """Return the transaction that wrote the configuration."""
         return self.rows("SELECT xmin::text FROM configurations WHERE number = ?", (number,))
 
     def confirm(self) -> None:
@@ -253,6 +254,6 @@ def _batches(rows: list[Sequence[Any]]) -> Iterator[list[Sequence[Any]]]:
 
 
 def _line(problem: BaseException) -> str:
-    """The first line of what the server said. It names hosts, users and databases, and no passwords."""
+    """Return the first line of the server's message. It contains hosts, users and databases, but no passwords."""
     lines = [line.strip() for line in str(problem).splitlines() if line.strip()]
     return lines[0].rstrip(".") if lines else type(problem).__name__

@@ -1,8 +1,8 @@
-"""Measures how fast one job is in each way in which it accepts to run on this machine.
+"""Measuring the rates of one job with each option that it accepts on this machine.
 
-Each way is one launch by the driver of this machine, without a scheduler: the same supervisor, the same environment. It is told
-to stop by SIGTERM, and killed when its grace is over. Its lease is short and renewed, so that nothing of it outlives us for long.
-Checkpoints go to a folder that is thrown away, where the script heeds ROTA_CHECKPOINT_DIR.
+Each option is one launch by the driver of this machine, without a scheduler: the same supervisor, the same environment. The job
+is stopped with SIGTERM, and killed after its grace period. Its lease is short and renewed, so its processes do not outlive us for
+long. Checkpoints go to a temporary folder, if the script uses ROTA_CHECKPOINT_DIR.
 """
 
 import time
@@ -34,21 +34,21 @@ from rota.wire.submission import Submission
 LOOK_SECONDS = 0.1
 LEASE_SECONDS, RENEW_SECONDS = 60.0, 10.0
 GONE_SECONDS = 30.0
-"""After its grace, what is left of a job is gone within this."""
+"""Time within which the processes of a job are gone after its grace period, in seconds."""
 LAST_OUTPUT_BYTES = 4096
 LONGEST_LINE = 200
 
 
 @dataclass(frozen=True)
 class ProfileOption:
-    """One way to run the job."""
+    """One option of the job."""
 
     profile: str
-    """The key of its rate in the table."""
+    """Key of the rate in the table."""
     accelerator: str
     gpus: int
     batch_size: int = 0
-    """0: the job does not say."""
+    """Batch size; 0 if the job does not give one."""
 
     def __str__(self) -> str:
         batch = f", batch size {self.batch_size}" if self.batch_size else ""
@@ -57,27 +57,27 @@ class ProfileOption:
 
 @dataclass(frozen=True)
 class ProfileResult:
-    """What came of one of them."""
+    """Outcome of measuring one option."""
 
     option: ProfileOption
     steps_per_second: float | None
-    """None: it was not measured, and the problem says why."""
+    """Measured steps per second; None if there is no measurement, and `problem` has the reason."""
     steps: float = 0.0
-    """Steps that were counted,"""
+    """Number of measured steps."""
     seconds: float = 0.0
-    """in this time."""
+    """Time of the measured steps, in seconds."""
     first_step_seconds: float | None = None
-    """From its process to its first step."""
+    """Time from the start of the process to its first step, in seconds."""
     utilisation: float | None = None
-    """How busy it kept its GPUs, from 0 to 1; None: not known."""
+    """Share of time for which the job kept its GPUs busy, from 0 to 1; None if unknown."""
     peak_gib: float | None = None
-    """The most memory that it had on a GPU; None: not known."""
+    """Peak memory on a GPU, in GiB; None if unknown."""
     problem: str = ""
 
 
 def profile_key(job: Submission, fallback: str) -> str:
-    """Under which name its rates go to the table: its profile, or its name. Of one that accepts several batch sizes it names the
-    one that it asks for: by that the rates of the others are found."""
+    """Return the name of the job's rates in the table: its profile, or its name. If the job accepts several batch sizes, the name
+    includes the requested one, so that the rates of the others can be found."""
     spec = job.spec
     key = spec.profile or spec.name or fallback
     if spec.batch is None or len(spec.batch_sizes) < 2 or local_batch(key) or key.endswith(f"/global{spec.batch.size}"):
@@ -86,7 +86,7 @@ def profile_key(job: Submission, fallback: str) -> str:
 
 
 def profile_options(job: Submission, key: str, cluster: Cluster) -> list[ProfileOption]:
-    """All ways in which the job accepts to run on GPUs of one node here; an error if there is none."""
+    """Return all options that the job accepts on GPUs of one node here. Raise OptionError if there is none."""
     spec: JobSpec = to_job_spec(job, time.time())
     demand = Kind.of(spec).demand
     counts = spec.gpu_counts or (spec.width,)
@@ -111,7 +111,7 @@ def profile_options(job: Submission, key: str, cluster: Cluster) -> list[Profile
 
 
 class Profiling:
-    """Runs one option after the other. `close` it: whatever runs is ended."""
+    """Measures one option after the other. `close` stops a running job."""
 
     def __init__(
         self,
@@ -124,8 +124,9 @@ class Profiling:
         grace_seconds: float,
         busy: Collection[str] = (),
     ) -> None:
-        """`folder`: the driver's own, where it may write; `seconds`: the window of a measurement; `patience_seconds`: what a
-        first step may take, and any step after it; `busy`: names of GPUs that others use."""
+        """Prepare the driver. `folder` belongs to the driver, which may write there; `seconds` is the window of a measurement;
+        `patience_seconds` is the longest wait for the first step, and for any later one; `busy` has the names of GPUs that other
+        processes use."""
         self._driver = driver
         saving = job.spec.checkpoint
         saving = saving.model_copy(update={"dir": str(folder / "checkpoints"), "grace": min(saving.grace, grace_seconds)})
@@ -148,11 +149,11 @@ class Profiling:
         driver.events()
 
     def measure(self, option: ProfileOption, tell: Callable[[float], None] = lambda part: None) -> ProfileResult:
-        """Launch it, measure it, stop it. `tell`: how much of the window is over, from 0 to 1."""
+        """Launch the job with an option, measure it, and stop it. `tell` gets the finished fraction of the window."""
         self._number += 1
         gpus = self._gpus(option)
         if gpus is None:
-            return ProfileResult(option, None, problem="other processes use these GPUs: nvidia-smi shows them")
+            return ProfileResult(option, None, problem="other processes use these GPUs; nvidia-smi shows them")
         node, lease_s = int(self._cluster.gpu_node[gpus[0]]), time.time() + LEASE_SECONDS
         self._running = True
         launch = Launch(self._number, 1, 1, 0, gpus, (node,), (0,), 0.0, lease_s=lease_s, batch_size=option.batch_size)
@@ -162,7 +163,7 @@ class Profiling:
         return result
 
     def _gpus(self, option: ProfileOption) -> Ints | None:
-        """Free ones, on one node."""
+        """Return free GPUs on one node; None if there are too few."""
         for number, node in enumerate(self._cluster.nodes):
             first = int(self._cluster.node_first[number])
             free = first + self._free[first : first + node.gpus].nonzero()[0]
@@ -171,7 +172,7 @@ class Profiling:
         return None
 
     def stop(self) -> None:
-        """End what runs: SIGTERM, its grace, SIGKILL."""
+        """Stop the running job: SIGTERM, its grace period, SIGKILL."""
         if not self._running:
             return
         self._driver.carry_out([Suspend(self._number, 1, 2, (0,))])
@@ -184,7 +185,7 @@ class Profiling:
         self._running = False
 
     def kill(self) -> None:
-        """End what runs at once."""
+        """Kill the running job at once."""
         if self._running:
             self._driver.carry_out([Kill(self._number, 1, 3, (0,))])
             for status, _ in self._looks(GONE_SECONDS):
@@ -197,7 +198,7 @@ class Profiling:
         self._driver.close()
 
     def _looks(self, seconds: float) -> Iterator[tuple[AttemptStatus | None, list[Measured]]]:
-        """How it is, again and again, for so long; its lease is kept alive meanwhile."""
+        """Yield the status of the job repeatedly for this many seconds, and keep its lease alive."""
         until = time.monotonic() + seconds
         renew = time.monotonic() + RENEW_SECONDS
         while time.monotonic() < until:
@@ -209,7 +210,7 @@ class Profiling:
             time.sleep(LOOK_SECONDS)
 
     def _watched(self, option: ProfileOption, tell: Callable[[float], None]) -> ProfileResult:
-        """From its launch until it was measured, has ended, or makes no steps."""
+        """Watch a launched job until it was measured, has ended, or makes no more steps."""
         status, first, seen, waited_s = None, None, ProfileResult(option, None), time.monotonic()
         for status, measured in self._looks(float("inf")):
             seen = _with_use(seen, measured)
@@ -226,13 +227,13 @@ class Profiling:
             if time.monotonic() - waited_s > self._patience:
                 break
         if status is not None and first is not None and status.stepped_s is not None:
-            seen = _counted(seen, first, status)  # also what it told at its end
+            seen = _counted(seen, first, status)  # include what it reported at its end
         if seen.steps >= LEAST_STEPS and seen.seconds > 0:
             return replace(seen, steps_per_second=seen.steps / seen.seconds)
         return replace(seen, problem=self._problem(status, seen))
 
     def _problem(self, status: AttemptStatus | None, seen: ProfileResult) -> str:
-        """Why it was not measured, with the last thing that it said."""
+        """Return why the job was not measured, with its last output."""
         last = self._last_line()
         said = f"; its output ends: {last}" if last else "; it wrote nothing"
         if status is None or status.state != ENDED:
@@ -261,7 +262,7 @@ def _counted(seen: ProfileResult, first: AttemptStatus, status: AttemptStatus) -
 
 
 def _with_use(seen: ProfileResult, measured: list[Measured]) -> ProfileResult:
-    """With what the driver measured of its GPUs: the latest that is known."""
+    """Add what the driver measured of the job's GPUs: the latest known values."""
     for event in measured:
         busy, gib = event.utilisation.item(-1), event.peak_gib.item(-1)
         seen = replace(seen, utilisation=busy) if busy == busy else seen

@@ -1,14 +1,14 @@
-"""Whether a scheduler can take and run jobs."""
+"""Readiness: whether a scheduler can accept and run jobs."""
 
 from rota.core.state.state import State
 from rota.wire.rows import ReadyRow
 
 SLOW_WRITE_SECONDS = 5.0
-"""A write to the journal that takes longer is a problem."""
+"""Time after which a write to the journal counts as a problem, in seconds."""
 
 
 def journal_problem(*, away: bool, full: bool, writing_seconds: float) -> str:
-    """What is wrong with the journal; empty if it is well. `writing_seconds`: how long a write has been under way."""
+    """Return the problem of the journal; empty if there is none. `writing_seconds` is how long a write has been in progress."""
     if away:
         return "its database does not answer"
     if full:
@@ -17,7 +17,7 @@ def journal_problem(*, away: bool, full: bool, writing_seconds: float) -> str:
 
 
 def ready_row(state: State, *, alive: bool, journal: str) -> ReadyRow:
-    """`journal`: what is wrong with the journal, if anything."""
+    """Return the row. `journal` is the problem of the journal, or empty."""
     machines = state.machines
     up = [bool(machines.node_up[i]) for i in range(len(machines.cluster.nodes)) if i not in machines.gone]
     found = {"scheduler": "" if alive else "it has stopped", "journal": journal, "nodes": "" if any(up) else "none is up"}

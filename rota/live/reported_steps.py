@@ -1,4 +1,4 @@
-"""Steps as jobs report them, taken in with care: a job may report anything, and what it reports decides how long others wait."""
+"""Limits on the steps that jobs report: a job may report anything, and its report decides how long other jobs wait."""
 
 from collections.abc import Callable
 

@@ -1,7 +1,8 @@
-"""Room on disk that is kept for the journal, and given up when everything else is full.
+"""Disk space reserved for the journal, and released when the disk is full.
 
-Logs stop first (`rota/agent/log.py`). When the disk still fills up, no new work is taken and nothing is started. What runs goes
-on, and the journal is written into the reserve. When there is room again, the reserve is made again and everything goes on.
+Logs stop first (`rota/agent/log.py`). If the disk still fills up, no new work is accepted and nothing is started. Running jobs
+continue, and the journal is written into the reserved space. When there is space again, it is reserved again and everything
+continues.
 """
 
 import contextlib
@@ -11,18 +12,18 @@ from pathlib import Path
 from rota.agent.log import too_little_room
 
 RESERVE_BYTES, RESERVE_PART = 16 << 20, 0.03
-"""How much is kept: this, or this part of the disk if that is less."""
+"""Reserved space: this many bytes, or this fraction of the disk if that is less."""
 FULL_BYTES, FULL_PART = 64 << 20, 0.05
-"""With less room than this beside the reserve, no new work is taken."""
+"""Free space besides the reserve below which no new work is accepted: bytes, or a fraction of the disk."""
 
 
 class DiskReserve:
-    """A file in the home that takes room and holds nothing."""
+    """A file in the home that occupies space and has no contents."""
 
     def __init__(self, home: Path) -> None:
         self._home, self._path = home, home / "reserve"
         self.full = self.short()
-        """No new work is taken."""
+        """Whether the disk is full, so that no new work is accepted."""
         if self.full:
             self.release()
         else:
@@ -34,7 +35,7 @@ class DiskReserve:
         return False
 
     def release(self) -> bool:
-        """Give the room to the journal; False: there was none left to give."""
+        """Release the space for the journal. Return False if there was none left."""
         self.full = True
         with contextlib.suppress(OSError):
             self._path.unlink()
@@ -42,21 +43,21 @@ class DiskReserve:
         return False
 
     def look(self) -> bool:
-        """Whether the disk has become full, or has room again, since the last look."""
+        """Return whether the disk has become full, or has space again, since the last look."""
         if self.short():
             changed = not self.full
             self.release()
             return changed
         if not self.full or not self._keep():
             return False
-        if self.short():  # what is free is not enough for both
+        if self.short():  # the free space is not enough for both
             self.release()
             return False
         self.full = False
         return True
 
     def _keep(self) -> bool:
-        """Take the room, unless it is taken already."""
+        """Reserve the space, unless it is already reserved."""
         disk = os.statvfs(self._home)
         size = int(min(RESERVE_BYTES, RESERVE_PART * disk.f_blocks * disk.f_frsize))
         try:

@@ -11,7 +11,7 @@ from rota.errors import JournalError
 from rota.live.journal_store import SCHEMA, JournalFull, check_schema
 
 _NO_ROOM = (sqlite3.SQLITE_FULL, sqlite3.SQLITE_IOERR, sqlite3.SQLITE_CANTOPEN)
-"""What SQLite says of a disk or a quota without room."""
+"""SQLite errors of a disk or a quota without room."""
 
 _TABLES = """
 CREATE TABLE meta (key TEXT PRIMARY KEY, value TEXT NOT NULL) WITHOUT ROWID;
@@ -23,17 +23,17 @@ CREATE INDEX unfinished ON jobs (id) WHERE ended = 0;
 """
 
 _PACKS = "CREATE TABLE packs (first INTEGER NOT NULL, last INTEGER PRIMARY KEY, entries BLOB NOT NULL)"
-"""Since schema 2."""
+"""Table added by schema 2."""
 
 LOG_BYTES = 4 << 20
-"""What the write-ahead log keeps on disk after a large transaction."""
+"""Size to which the write-ahead log is truncated after a large transaction, in bytes."""
 WASTE_BYTES = 4 << 20
-"""Unused room in the file that is worth giving back, if it is more than half of the file."""
+"""Unused room in the file that is worth freeing if it is more than half of the file, in bytes."""
 
 
 def connect_to_read(path: Path) -> sqlite3.Connection:
-    """Without a write-ahead log beside it the file is whole as it is, and no other file has to be made to read it. On a disk that
-    can't be written to, what is in that log is not seen."""
+    """Return a connection for reading. Without a write-ahead log next to it the file is complete, and no other file has to be
+    created to read it. On a disk that cannot be written, the contents of that log are not visible."""
     address = path.absolute().as_uri()
     if Path(f"{path}-wal").exists():
         db = sqlite3.connect(f"{address}?mode=ro", uri=True, isolation_level=None)
@@ -46,7 +46,7 @@ def connect_to_read(path: Path) -> sqlite3.Connection:
 
 
 class SqliteStore:
-    """A `JournalStore`. That one process writes is seen to by the lock of the home; readers may open it beside."""
+    """A `JournalStore`. The lock of the home ensures that only one process writes; readers may open the file at the same time."""
 
     epoch = 0
 
@@ -58,7 +58,7 @@ class SqliteStore:
                 self._db = connect_to_read(self._path)
                 check_schema(self.name, self.rows("SELECT value FROM meta WHERE key = 'schema'"))
                 return
-            # Threads take turns: one comes up and reads, then another writes.
+            # Threads use it in turn: one starts up and reads, then another writes.
             self._db = sqlite3.connect(self._path, isolation_level=None, check_same_thread=False)
             self._db.execute("PRAGMA journal_mode=WAL")
             self._db.execute("PRAGMA synchronous=FULL")
@@ -66,7 +66,7 @@ class SqliteStore:
             self._db.execute(f"PRAGMA journal_size_limit={LOG_BYTES}")
             self._path.chmod(0o600)
             if not self._db.execute("SELECT count(*) FROM sqlite_master").fetchone()[0]:
-                self._create()  # new, or cut off before it had anything
+                self._create()  # new, or interrupted before anything was written
             check_schema(self.name, self.rows("SELECT value FROM meta WHERE key = 'schema'"))
         except JournalFull:
             raise
@@ -74,7 +74,7 @@ class SqliteStore:
             needed = os.R_OK if read_only else os.R_OK | os.W_OK
             if not os.access(self._path if self._path.exists() else self._path.parent, needed):
                 raise JournalError(
-                    f"{self.name}: you may not {'read' if read_only else 'write'} it.", hint="another --home"
+                    f"{self.name}: you have no permission to {'read' if read_only else 'write'} it.", hint="another --home"
                 ) from problem
             if getattr(problem, "sqlite_errorcode", 0) & 0xFF in _NO_ROOM:
                 hint = "free some space on its disk, or another --home"
@@ -90,7 +90,7 @@ class SqliteStore:
 
     @contextmanager
     def transaction(self) -> Iterator[None]:
-        """A disk without room is a JournalFull, whichever statement finds it out."""
+        """Run a transaction. Raise JournalFull if the disk has no room, whichever statement notices it."""
         try:
             self._db.execute("BEGIN IMMEDIATE")
             yield
@@ -117,7 +117,8 @@ class SqliteStore:
         self.execute("UPDATE meta SET value = ? WHERE key = 'schema'", (str(SCHEMA),))
 
     def tidy(self) -> None:
-        """Only what is in use is copied. If it fails, for lack of room or because of a reader, the file stays as it is."""
+        """Free unused room. Only used pages are copied. If it fails, for lack of room or because of a reader, the file stays as
+        it is."""
         (unused,), (pages,), (size,) = (self.rows(f"PRAGMA {name}")[0] for name in ("freelist_count", "page_count", "page_size"))
         if unused * size > WASTE_BYTES and unused * 2 > pages:
             with suppress(sqlite3.OperationalError):
@@ -125,11 +126,11 @@ class SqliteStore:
                 self._db.execute("PRAGMA wal_checkpoint(TRUNCATE)")
 
     def configuration_version(self, number: int) -> object:
-        """SQLite tells it for the whole file."""
+        """Return the version of the file. SQLite has one for the whole file only."""
         return self._db.execute("PRAGMA data_version").fetchone()[0]
 
     def confirm(self) -> None:
-        """The lock of the home goes with the process."""
+        """Do nothing: the process holds the lock of the home while it lives."""
 
     def close(self) -> None:
         self._db.close()

@@ -1,9 +1,9 @@
-"""When a live job counts as started: with its first step.
+"""Detection of the start of live jobs: a job has started when it makes its first step.
 
-The time before is what starting costs: loading a framework, reading a checkpoint. The scheduler learns it as the price of moving
-the job. Whether a job tells steps is said by its spec (`progress`); one that tells none counts as started when its process runs.
-One that should tell steps and tells none for ten times as long as starting usually takes is not waited for any longer: it counts
-as started since its process ran, so that it can be suspended.
+The time before is the cost of starting: loading a framework, reading a checkpoint. The scheduler learns it as the price of moving
+the job. The spec decides whether a job reports steps (`progress`); a job that reports none counts as started when its process
+starts. If a job should report steps and reports none for ten times the usual start-up time, it counts as started since its
+process started, so that it can be suspended.
 """
 
 import statistics
@@ -13,21 +13,22 @@ from rota.agent.attempt_files import AttemptStatus
 from rota.agent.constants import RUNNING
 
 USUAL_SECONDS = 6.0
-"""From a process to its first step, until others have told, and at least: loading a framework takes seconds."""
+"""Usual time from a process to its first step until jobs have reported it, and its minimum afterwards, in seconds. Loading a
+framework takes seconds."""
 LONGEST_USUAL_SECONDS = 60.0
-"""What is usual is never taken to be longer."""
+"""Maximum of the usual start-up time, in seconds."""
 PATIENCE = 10.0
-"""So many times what is usual, a first step is waited for."""
+"""Multiple of the usual start-up time after which a silent job counts as started."""
 REMEMBERED = 20
-"""Starts that say what is usual."""
+"""Number of starts that determine the usual time."""
 
 
 class Starts:
-    """How long starting takes on this machine, and which attempts have started."""
+    """Start-up times on this machine, and the start of each attempt."""
 
     def __init__(self) -> None:
         self._seconds: deque[float] = deque(maxlen=REMEMBERED)
-        """Of the latest that made a first step."""
+        """Start-up times of the latest attempts that made a first step, in seconds."""
 
     @property
     def patience_seconds(self) -> float:
@@ -35,7 +36,8 @@ class Starts:
         return PATIENCE * min(max(usual, USUAL_SECONDS), LONGEST_USUAL_SECONDS)
 
     def began_s(self, status: AttemptStatus, now_s: float) -> float | None:
-        """When it started; None: not yet, or it never had a process. Ask until it has, and no more: it is counted."""
+        """Return the time at which an attempt started; None if it has not started yet, or never had a process. Do not call this
+        again for an attempt that has started, since its time is counted."""
         if status.started_s is None:
             return None
         if status.began_s is not None:

@@ -1,4 +1,4 @@
-"""The status of the scheduler, for `rota status`."""
+"""The state of the scheduler for `rota status`."""
 
 import os
 from collections import Counter

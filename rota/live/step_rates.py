@@ -1,11 +1,11 @@
-"""Steps per second of live jobs, and how they use their GPUs, measured over windows in which nothing changed for them.
+"""Steps per second of live jobs, and their use of GPUs, measured over windows in which their conditions did not change.
 
-Something changes for a job when it starts or is woken, and when another job comes to its GPUs, leaves them or is parked; while
-one of them starts or has been told to stop, nothing is measured. The ends of a window are moments of steps as the supervisors
-noted them, and not those at which the daemon looked.
+The conditions of a job change when it starts or is resumed, and when another job gets its GPUs, leaves them or is parked. While
+one of these jobs starts or is stopping, nothing is measured. Windows begin and end at times of steps that the supervisors
+recorded, not at times at which the daemon looked.
 
-It remembers nothing that has to last: after a restart of the daemon windows begin anew. The core takes a measurement only if it
-knows the job in the same company from the beginning of the window on.
+Nothing here is durable: after a restart of the daemon new windows begin. The core uses a measurement only if the job had the same
+partner since the beginning of the window.
 """
 
 import math
@@ -20,40 +20,40 @@ from rota.agent.gpu_use import AttemptKey, GpuUse
 from rota.model.events import Measured
 
 FIRST_SECONDS = 3.0
-"""The first window after a change is at least so long,"""
+"""Minimum length of the first window after a change, in seconds."""
 LATER_SECONDS = 15.0
-"""and those that follow it so long."""
+"""Minimum length of later windows, in seconds."""
 LEAST_STEPS = 4
-"""Fewer steps say little of a pace."""
+"""Minimum number of steps for a rate measurement."""
 
 MEMORY_GROWTH = 1.05
-"""The memory of a job whose pace is not measured is told again when it has grown by this."""
+"""Growth of the memory of a job without a measured rate after which it is reported again, as a factor."""
 
 
 class StepWindow(NamedTuple):
-    """Where a job was when its window began."""
+    """The state of a job when its window began."""
 
     since_s: float
     steps: float
     seconds: float
-    """How long the window has to be."""
+    """Minimum length of the window, in seconds."""
 
 
 class GpuUseWindow(NamedTuple):
-    """How a job used its GPUs in the window that began then."""
+    """The use of GPUs by a job in a window."""
 
     since_s: float
     latest_s: float = -math.inf
-    """When that was last read."""
+    """Time of the last reading."""
     readings: int = 0
-    """Those that told how busy the GPUs were,"""
+    """Number of readings that had a GPU utilisation."""
     busy: float = 0.0
-    """and the sum of what they told."""
+    """Sum of their utilisations."""
     peak_gib: float = math.nan
     least_gib: float = math.nan
 
     def taken(self, use: GpuUse) -> "GpuUseWindow":
-        """With one more reading."""
+        """Return the window with one more reading."""
         if use.at_s <= self.latest_s or use.at_s < self.since_s:
             return self
         known = use.utilisation == use.utilisation
@@ -72,21 +72,21 @@ class GpuUseWindow(NamedTuple):
 
 
 MeasuredRows = dict[AttemptKey, tuple[float, float, GpuUseWindow]]
-"""When the window of each began, its pace, and how it used its GPUs."""
+"""Start of the window, steps per second, and use of GPUs of each attempt."""
 
 
 class StepRates:
-    """Keeps the windows of all jobs of a machine."""
+    """The windows of all jobs of a machine."""
 
     def __init__(self) -> None:
         self._windows: dict[AttemptKey, StepWindow] = {}
         self._latest: dict[AttemptKey, AttemptStatus] = {}
-        """Of the jobs that have a window."""
+        """Last status of each job that has a window."""
         self._left_s: dict[str, float] = {}
-        """When a job last left these GPUs."""
+        """Time at which a job last left these GPUs."""
         self._seen: dict[AttemptKey, GpuUseWindow] = {}
         self._uses: dict[AttemptKey, GpuUse] = {}
-        """Of all that work, as last read."""
+        """Last use of GPUs of each running attempt."""
         self._told_gib: dict[AttemptKey, float] = {}
 
     def look(
@@ -95,7 +95,7 @@ class StepRates:
         began_s: Mapping[AttemptKey, float],
         uses: Mapping[AttemptKey, GpuUse] | None = None,
     ) -> None:
-        """How all attempts are now, since when those work that do, and how they use their GPUs."""
+        """Update the windows with the status of all attempts, the start of each running one, and their use of GPUs."""
         there: dict[str, list[AttemptStatus]] = {}
         for status in inventory:
             left_s = status.parked_s if status.state == PARKED else status.ended_s
@@ -123,11 +123,12 @@ class StepRates:
         return seen.taken(self._uses[key]) if key in self._uses else seen
 
     def measured(self, now_s: float) -> Measured | None:
-        """Whatever was measured since the last call; None: no window is long enough yet."""
+        """Return all measurements since the last call; None if no window is long enough yet."""
         return measured_of(self.rows(), now_s)
 
     def rows(self) -> MeasuredRows:
-        """The same by job. A window in the result begins anew. A job without a measured pace may have its memory alone."""
+        """Return all measurements since the last call, by job. A window that was measured begins again. A job without a measured
+        rate may have its memory only."""
         rows: MeasuredRows = {}
         for key, window in self._windows.items():
             status = self._latest[key]
@@ -144,7 +145,7 @@ class StepRates:
 
 
 def measured_of(rows: MeasuredRows, now_s: float) -> Measured | None:
-    """One event for all of these; None: there are none."""
+    """Return one event with all measurements; None if there are none."""
     if not rows:
         return None
     keys = sorted(rows)
@@ -161,7 +162,7 @@ def measured_of(rows: MeasuredRows, now_s: float) -> Measured | None:
 
 
 def _of_known(choose: Callable[[float, float], float], before: float, now: float) -> float:
-    """Of two, or the one that is known."""
+    """Choose between two values, or return the known one if the other is NaN."""
     return now if before != before else before if now != now else choose(before, now)
 
 
@@ -170,7 +171,8 @@ def _key(status: AttemptStatus) -> AttemptKey:
 
 
 def _window(window: StepWindow | None, status: AttemptStatus, changed_s: float) -> StepWindow | None:
-    """The window that goes on, or another that begins with the latest step; None: there has been no step since the change."""
+    """Return the window if it continues, or a new one that begins with the latest step; None if there has been no step since the
+    change."""
     if status.stepped_s is None or status.stepped_s < changed_s:
         return None
     if window is not None and window.since_s >= changed_s and window.steps <= status.steps_done:

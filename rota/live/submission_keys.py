@@ -1,7 +1,7 @@
-"""Submission keys: a job that is submitted twice under the same key is one job.
+"""Idempotency keys of submissions: which job a client submitted with which key.
 
-A client that got no response does not know whether its job was taken. It sends the same submission again under the same key, and
-gets the job that it has. The key is stored with the job, so it is as durable as the job, and a standby knows it too.
+A client that got no response does not know whether its job was accepted. It sends the same submission again with the same key,
+and gets the existing job. The key is part of the record of the job, so it is as durable as the job, and a standby knows it too.
 """
 
 from typing import Any
@@ -12,7 +12,7 @@ from rota.wire.submission import Submission
 
 
 class SubmissionKeys:
-    """Jobs of one home by the key of their submission. Each user has keys of their own."""
+    """The keys of one home. Each user has separate keys."""
 
     def __init__(self) -> None:
         self._jobs: dict[tuple[str, str], tuple[int, Submission]] = {}
@@ -22,14 +22,14 @@ class SubmissionKeys:
             self._jobs.setdefault((sent.user, sent.idempotency_key), (number, sent))
 
     def find(self, sent: Submission) -> int | None:
-        """Return the number of the job that was submitted under this key; None if there is none, or no key. Raise ConflictError
-        if another job was submitted under it."""
+        """Return the number of the job that was submitted with this key; None if there is none, or no key. Raise ConflictError
+        if another job was submitted with it."""
         if sent.idempotency_key is None or (sent.user, sent.idempotency_key) not in self._jobs:
             return None
         number, before = self._jobs[sent.user, sent.idempotency_key]
         if _content(sent, number) != _content(before, number):
             raise ConflictError(
-                f"another job was submitted under this key: {number} {before.spec.name or f'job-{number}'}.",
+                f"another job was submitted with this key: {number} {before.spec.name or f'job-{number}'}.",
                 field="idempotency_key",
                 value=sent.idempotency_key,
                 hint=f"another key, or the same job again; rota show {number}",

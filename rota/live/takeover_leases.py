@@ -1,4 +1,4 @@
-"""Leases of running jobs: how long they last without the scheduler, and when a scheduler goes on on another machine."""
+"""Leases of running jobs: how long they last without the scheduler, and what a scheduler does with them on another machine."""
 
 from rota.core.state.state import State
 from rota.model.commands import Renew
@@ -6,7 +6,8 @@ from rota.model.units import FOREVER
 
 
 def lease_left_seconds(state: State, now_s: float) -> float | None:
-    """How long all jobs that run now may keep running without the scheduler; None: none runs, or they need no lease."""
+    """Return how long all running jobs may continue without the scheduler, in seconds; None if no job runs, or if they need no
+    leases."""
     jobs = state.jobs
     ends = [float(jobs.table.lease_s[jobs.row[job]]) for job in jobs.attempts if job not in jobs.doomed]
     first_s = min(ends, default=FOREVER)
@@ -14,8 +15,9 @@ def lease_left_seconds(state: State, now_s: float) -> float | None:
 
 
 def renewals_after_takeover(state: State) -> list[Renew]:
-    """Each lease as the core has it. On another machine the clock goes on from what was recorded last, so a lease ends later than
-    its node knows, by the time that passed meanwhile. Once told, both mean the same instant, and no job ends too early."""
+    """Return a renewal of each lease as the core has it. On another machine the clock continues from the last recorded time, so a
+    lease ends later than its node knows, by the time that passed since. After the renewal both mean the same instant, and no job
+    ends too early."""
     jobs = state.jobs
     return [
         Renew(job, attempt.number, attempt.parts, float(jobs.table.lease_s[jobs.row[job]]))

@@ -1,4 +1,4 @@
-"""What was tried with a job, as clients see it."""
+"""Trials with a job, as clients see them."""
 
 from collections.abc import Mapping
 
@@ -9,7 +9,7 @@ from rota.wire.rows import TrialRow
 
 
 def trials_of(state: State, job: int, records: Mapping[int, JobRecord]) -> list[TrialRow]:
-    """The oldest first. Of trials that are over, the core remembers the last ones."""
+    """Return the trials of a job, oldest first. Of finished trials, the core keeps the last ones."""
     known = state.knowledge
     found = {number: each for number, each in (*known.past_trials.items(), *known.trials.items()) if job in each.jobs}
     return [_row(state, found[number], job, records) for number in sorted(found)]

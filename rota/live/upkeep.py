@@ -1,4 +1,5 @@
-"""Upkeep of a journal: snapshots now and then, so that a restart has little to read, and packing, so that it takes little room.
+"""Upkeep of a journal: regular snapshots, so that a restart has little to read, and packing, so that the journal takes little
+room.
 
 All of it can wait: if it fails for lack of room, or because the journal's server does not answer, the next turn tries again.
 """
@@ -12,24 +13,25 @@ from rota.live.journal_store import JournalFull, JournalUnavailable
 from rota.model.codec import Plain
 
 SNAPSHOT_EVERY = 1000
-"""Entries between snapshots. Each ten events count as an entry, because a restart folds them one by one."""
+"""Number of entries between snapshots. Ten events count as an entry, because a restart folds them one by one."""
 COMPACT_EVERY = 500
-"""Entries after which older ones are packed."""
+"""Number of entries after which older ones are packed."""
 START_SECONDS = 2.0
-"""How long packing may take at a start; the rest follows while the scheduler runs."""
+"""Time limit for packing at a start, in seconds. The rest follows while the scheduler runs."""
 
 
 class JournalUpkeep:
-    """Called by the thread that writes the journal."""
+    """Upkeep by the thread that writes the journal."""
 
     def __init__(self, journal: Journal, snapshot: Callable[[], Plain]) -> None:
-        """`snapshot`: the state after the last entry."""
+        """Begin. `snapshot` returns the state after the last entry."""
         self._journal, self._snapshot = journal, snapshot
         self._since_snapshot = journal.last - journal.snapshot_number()
         self._since_compact = COMPACT_EVERY
 
     def at_start(self) -> None:
-        """The next start has less to read, and the journal takes no more room than it needs."""
+        """Save a snapshot and pack entries, so that the next start has less to read and the journal takes no more room than it
+        needs."""
         until_s = time.monotonic() + START_SECONDS
         with contextlib.suppress(JournalFull, JournalUnavailable):
             if self._since_snapshot >= SNAPSHOT_EVERY // 10:
@@ -39,7 +41,7 @@ class JournalUpkeep:
             self._journal.tidy()
 
     def after_turn(self, events: int) -> None:
-        """An entry with so many events was written. At most one pack is made."""
+        """Note that an entry with this many events was written. At most one pack is made."""
         self._since_snapshot += 1 + events // 10
         self._since_compact += 1
         with contextlib.suppress(JournalFull, JournalUnavailable):

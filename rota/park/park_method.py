@@ -43,7 +43,7 @@ class ParkingFacts:
 def choose_park_method(facts: ParkingFacts) -> tuple[str, str]:
     """Return the park method, and a sentence with the reason."""
     if not facts.wanted:
-        return EXIT, "its spec says park: false"
+        return EXIT, "its spec has park: false"
     if facts.gpus > 1:
         return EXIT, "a job of several GPUs cannot be parked yet"
     if not facts.real_gpus:

@@ -1,17 +1,17 @@
-"""The built-in catalogue: rates of real models on real accelerators, computed, so that everything works with no file.
+"""The built-in catalogue: computed rates of real models on real accelerators, so that everything works without a file.
 
-A profile key names a workload and, if it says so, its batch:
+A profile key names a workload, and optionally its batch:
 
 | key | meaning |
 |---|---|
 | `resnet50` | the usual batch on each GPU |
 | `resnet50/bs64` | 64 examples on each GPU: a step of the gang handles 64 x GPUs |
-| `resnet50/global256` | 256 examples over the whole gang; what does not fit at once is gathered in several passes |
+| `resnet50/global256` | 256 examples over the whole gang; what does not fit at once is accumulated over several passes |
 | `ResNet-50 (batch size 64)` | Gavel's name for it (OSDI'20). Gavel adds up the steps of all workers, so the rate is that sum |
-| `cifar10`, `imagenet` | Pollux's names (OSDI'21), with `/bs` or `/global`; its others are ours |
+| `cifar10`, `imagenet` | Pollux's names (OSDI'21), with `/bs` or `/global`; Pollux's other names are also names here |
 | `elasticflow/bert` | ElasticFlow's models where their input differs from ours (ASPLOS'23) |
 | `pal/vgg19` | an iteration takes as long as PAL published it on a V100 (SC'24), on any number of GPUs |
-| `ones/resnet50/global512` | a step takes as long as ONES published it on RTX 5000s (SC'21), see `ones.py` |
+| `ones/resnet50/global512` | a step takes as long as ONES published it on RTX 5000s (SC'21), see `ones_models.py` |
 """
 
 import math
@@ -29,7 +29,7 @@ from rota.profiles.workloads import WORKLOADS
 SPREAD = 0.25
 """Typical relative error against measured tables, as `rota profile error` prints it."""
 UNKNOWN_SPREAD = 0.5
-"""The same for an accelerator type without a data sheet here, which counts as a V100."""
+"""Relative error for an accelerator type without a data sheet here, which counts as a V100."""
 
 ALIASES: Mapping[str, str] = {
     "cifar10": "resnet18",
@@ -64,21 +64,21 @@ _GAVEL = re.compile(r"(?P<name>[\w-]+)(?: \(batch size (?P<batch>[1-9]\d{0,6})\)
 
 @dataclass(frozen=True, slots=True)
 class Reading:
-    """What a profile key means."""
+    """The meaning of a profile key."""
 
     workload: Workload
     batch: int
     of_gang: bool = False
-    """The batch is that of the whole gang, not of each GPU."""
+    """Whether the batch is that of the whole gang, not of each GPU."""
     summed: bool = False
-    """Steps are those of all workers together."""
+    """Whether steps are those of all workers together."""
     published_seconds: float = 0.0
-    """An iteration on a V100, where it was published instead of modelled."""
+    """Published time of an iteration on a V100, in seconds; 0 if the rate is modelled."""
 
 
 @lru_cache(maxsize=4096)
 def read_key(profile: str) -> Reading | None:
-    """None for a key that the catalogue does not know."""
+    """Parse a profile key; None if the catalogue does not know it."""
     if profile.startswith("pal/"):
         name = profile.removeprefix("pal/")
         seconds = PAL_SECONDS.get(name)
@@ -96,19 +96,20 @@ def read_key(profile: str) -> Reading | None:
 
 @dataclass(frozen=True)
 class Catalogue:
-    """Modelled rates on clusters with these links. Remembers its answers: the simulator asks at every launch."""
+    """Modelled rates on clusters with these links. Answers are cached, since the simulator asks at every launch."""
 
     inside_gb_s: Mapping[str, float] = field(default_factory=dict)
-    """Accelerator type -> what an all-reduce inside a node gets, where that is not what is usual for the type."""
+    """Accelerator type -> speed of an all-reduce inside a node, for types where it is not the usual one."""
     between_gb_s: float = BETWEEN_NODES_GB_S
     beyond_gb_s: tuple[float, ...] = ()
-    """Between racks, and further out; levels that are not listed are like the last."""
+    """Speed of links between racks, and further out. Further levels are like the last one."""
     _answers: dict[tuple[str, str, int, int], tuple[float, float] | None] = field(
         default_factory=dict, init=False, repr=False, compare=False
     )
 
     def rate(self, profile: str, accelerator: str, gpus: int, levels: int = 0) -> tuple[float, float] | None:
-        """(optimiser steps per second of the gang, relative spread); 0 where it does not fit in memory, None if not known."""
+        """Return (optimiser steps per second of the gang, relative spread). The rate is 0 if the profile does not fit in memory;
+        None if the profile is unknown."""
         levels = min(levels, 1 + len(self.beyond_gb_s))
         key = (profile, accelerator, gpus, levels)
         if key not in self._answers and profile.startswith("ones/"):
@@ -120,7 +121,7 @@ class Catalogue:
         return self._answers[key]
 
     def skew(self, profile: str) -> float | None:
-        """The largest tensor's part of all parameters; None if not known."""
+        """Return the largest tensor's fraction of all parameters; None if unknown."""
         reading = read_key(profile)
         return None if reading is None else reading.workload.skew
 
@@ -147,7 +148,7 @@ class Catalogue:
 
 
 def ones_rate(profile: str, accelerator: str, gpus: int, levels: int) -> tuple[float, float] | None:
-    """Of a model of ONES; on another accelerator type as much faster or slower as its memory is."""
+    """Return the rate of a model of ONES. On another accelerator type it is scaled by memory bandwidth."""
     match = _BATCH.fullmatch(profile.removeprefix("ones/"))
     known = STEP_TIMES.get(match["name"]) if match is not None else None
     if match is None or known is None or match["batch"] is None:
@@ -161,7 +162,7 @@ def ones_rate(profile: str, accelerator: str, gpus: int, levels: int) -> tuple[f
 
 
 def share(reading: Reading, card: Accelerator, gpus: int) -> tuple[int, int]:
-    """Examples that each GPU has in a step, and in how many passes it takes them."""
+    """Return the number of examples that each GPU has in a step, and in how many passes it processes them."""
     if not reading.of_gang:
         return reading.batch, 1
     batch = math.ceil(reading.batch / gpus)

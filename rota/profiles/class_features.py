@@ -1,4 +1,4 @@
-"""What profiles use of a GPU, and the application classes that follow from it: comma-separated UTF-8 text, a header, one profile
+"""Use of a GPU by profiles, and the application classes that follow from it: comma-separated UTF-8 text, a header, one profile
 per line, columns in any order.
 
 | column | what it is |
@@ -44,7 +44,7 @@ class ClassesReport:
 
 
 def read_features(path: Path | str) -> dict[str, Features]:
-    """Profile -> compute and DRAM, in percent of the peak."""
+    """Return profile -> compute and DRAM, in percent of the peak."""
     table = read_table(path, ProfileError)
     table.check_header("utilisation", COLUMNS, COLUMNS, "a header profile,compute,dram")
     found: dict[str, Features] = {}
@@ -63,7 +63,7 @@ def read_features(path: Path | str) -> dict[str, Features]:
 
 
 def describe_classes(path: Path | str) -> ClassesReport:
-    """The classes of the profiles in a file."""
+    """Return the classes of the profiles in a file."""
     found = classify(read_features(path))
     lines = [
         ClassOf(name, float(centre[0]), float(centre[1]), tuple(each for each, its in found.names.items() if its == name))

@@ -1,7 +1,7 @@
-"""Steps to the same result at each batch size, as published: what is known of statistical efficiency without any file.
+"""Published numbers of steps to the same result at each batch size, from which statistical efficiency is known without any file.
 
-Pollux (Qiao et al., OSDI'21) trained six applications at several batch sizes. Other models count as the one of these that they
-are closest to: an image model on CIFAR-10 as `cifar10`, one on ImageNet as `imagenet`, BERT on any task as `bert`.
+Pollux (Qiao et al., OSDI'21) trained six applications at several batch sizes. Any other model counts as the closest of these: an
+image model on CIFAR-10 as `cifar10`, one on ImageNet as `imagenet`, BERT on any task as `bert`.
 """
 
 import math
@@ -56,11 +56,11 @@ LIKE: Mapping[str, str] = {
     "elasticflow/deepspeech2": "deepspeech2",
     "deepspeech2-libri": "deepspeech2",
 }
-"""Models without a curve of their own, and whose they are given."""
+"""Models without a curve of their own -> the application whose curve they get."""
 
 
 def steps_to_end(application: str, batch_size: int) -> float:
-    """Steps until the last epoch; a whole number."""
+    """Return the number of steps until the last epoch, a whole number."""
     known = STEPS[application]
     if batch_size in known:
         return float(known[batch_size])
@@ -73,5 +73,5 @@ def steps_to_end(application: str, batch_size: int) -> float:
 
 
 def published_efficiency() -> Efficiency:
-    """Of all applications, and of the models that are like them."""
+    """Return the efficiency of all applications, and of the models that are like them."""
     return Efficiency(curves={**STEPS, **{model: STEPS[like] for model, like in LIKE.items()}})

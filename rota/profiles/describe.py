@@ -1,4 +1,4 @@
-"""What there is to look at: the models of the catalogue, one of them over GPUs, and what a file of rates holds."""
+"""Descriptions of the catalogue's models, of a profile key over GPUs, and of a file of rates."""
 
 import math
 from collections.abc import Mapping
@@ -14,7 +14,7 @@ from rota.profiles.measured_rates import read_measured
 from rota.profiles.workloads import WORKLOADS
 
 TYPES = ("K80", "P100", "V100", "T4", "A100", "H100", "H200", "B200")
-"""Those a list has room for; `ProfileDescription` has all."""
+"""Accelerator types that a list has room for. `ProfileDescription` has all types."""
 COUNTS = (1, 2, 4, 8)
 
 
@@ -28,7 +28,7 @@ class CatalogueEntry:
     batch: int
     memory_gib: float
     steps_per_second: Mapping[str, float]
-    """By accelerator type; 0 where it does not fit in memory."""
+    """Rate by accelerator type; 0 if the model does not fit in memory."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -39,28 +39,28 @@ class ProfileOnGpus:
     gpus: int
     steps_per_second: float
     memory_gib: float
-    """On each GPU."""
+    """Memory on each GPU, in GiB."""
     fits: bool
 
 
 @dataclass(frozen=True, slots=True)
 class ProfileDescription:
-    """What the catalogue makes of a profile key."""
+    """A profile key, as the catalogue reads it."""
 
     profile: str
     title: str
     params: float
     batch: int
     batch_of: str
-    """`GPU` or `gang`."""
+    """`GPU` or `gang`: whose batch `batch` is."""
     skew: float | None
-    """The largest tensor's part of all parameters; None: unknown."""
+    """The largest tensor's fraction of all parameters; None if unknown."""
     ways: tuple[ProfileOnGpus, ...]
 
 
 @dataclass(frozen=True, slots=True)
 class RatesFileSummary:
-    """What a file of measured rates holds."""
+    """Summary of a file of measured rates."""
 
     path: str
     profiles: tuple[str, ...]
@@ -68,19 +68,19 @@ class RatesFileSummary:
     gpus: tuple[int, ...]
     alone: int
     apart: int
-    """Gangs over several nodes."""
+    """Number of rates of gangs over several nodes."""
     pairs: int
-    """Two profiles on the same GPUs, either order counted once."""
+    """Number of pairs of profiles on the same GPUs. The order does not count."""
     never: int
-    """Rates of 0."""
+    """Number of rates of 0."""
     unknown: tuple[str, ...]
     """Profiles that the catalogue does not know."""
     rates: tuple[dict[str, Any], ...]
-    """Every rate alone: profile, accelerator, gpus, nodes (one or several), steps_per_second."""
+    """Exclusive rates: profile, accelerator, gpus, nodes (one or several), steps_per_second."""
 
 
 def entries() -> list[CatalogueEntry]:
-    """The models of the catalogue by name."""
+    """Return the models of the catalogue by name."""
     catalogue = Catalogue()
     return [
         CatalogueEntry(
@@ -96,7 +96,7 @@ def entries() -> list[CatalogueEntry]:
 
 
 def describe(profile: str) -> ProfileDescription:
-    """A profile key over accelerator types and GPU counts."""
+    """Describe a profile key over accelerator types and GPU counts."""
     reading = read_key(profile)
     if reading is None:
         known = [*WORKLOADS, *ALIASES, *GAVEL, *(f"pal/{name}" for name in PAL_SECONDS)]
@@ -113,7 +113,7 @@ def describe(profile: str) -> ProfileDescription:
 
 
 def describe_file(path: Path | str) -> RatesFileSummary:
-    """A file of measured rates, summed up."""
+    """Summarise a file of measured rates."""
     rates = read_measured(path)
     keys = (*rates.table, *rates.apart)
     profiles = tuple(sorted({profile for profile, _, _ in keys}))

@@ -1,4 +1,4 @@
-"""How far the catalogue is from what was measured: measured over modelled rate, by source, model and accelerator type."""
+"""Error of the catalogue against measurements: measured divided by modelled rate, by source, model and accelerator type."""
 
 import math
 from collections.abc import Iterable, Mapping, Sequence
@@ -16,34 +16,35 @@ EVERY = "all"
 
 @dataclass(frozen=True, slots=True)
 class ModelErrorLine:
-    """Many measurements: how far the model is from them."""
+    """Error of the model over a group of measurements."""
 
     source: str
     model: str
     accelerator: str
     cells: int
     ratio: float | None
-    """Median of measured over modelled: above 1 the model is too slow."""
+    """Median of measured divided by modelled rate. Above 1 the model is too slow."""
     typical_factor: float | None
-    """Half of the cells are off by no more than this factor, up or down."""
+    """Factor, up or down, within which half of the measurements are."""
     p90_factor: float | None
-    """Nine of ten are."""
+    """Factor, up or down, within which nine tenths of the measurements are."""
     refused: int
-    """Cells that ran though the model says they do not fit in memory; they count nowhere else."""
+    """Number of measurements that ran although the model predicts that they do not fit in memory. They count nowhere else."""
 
 
 @dataclass(frozen=True, slots=True)
 class ModelErrorReport:
-    """The error against everything that was named."""
+    """Error against all named files."""
 
     lines: tuple[ModelErrorLine, ...]
-    """By source, model and accelerator type; then each source; then everything."""
+    """Lines by source, model and accelerator type, then one for each source, then one for everything."""
     unknown: int
-    """Measurements of profiles that the catalogue does not know."""
+    """Number of measurements of profiles that the catalogue does not know."""
 
 
 def compare(paths: Iterable[Path | str], renamed: Mapping[str, str] | None = None) -> ModelErrorReport:
-    """Compare with files and folders. `renamed`: the type that a file names -> the one that was really measured."""
+    """Compare the catalogue with files and folders. `renamed` maps the type that a file names to the type that was really
+    measured."""
     named = [Path(path) for path in paths]
     true_types = renamed or {}
     groups: dict[tuple[str, str, str], list[tuple[float, float]]] = {}

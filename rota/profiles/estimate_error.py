@@ -1,5 +1,5 @@
-"""How far estimates for jobs nobody has profiled are off: every profile of a table is left out in turn, some of its cells are
-taken for measured, and what the estimator makes of the others is compared with the table."""
+"""Error of estimates for unprofiled jobs: every profile of a table is left out in turn, some of its cells count as measured, and
+the estimates of the others are compared with the table."""
 
 import math
 from collections.abc import Callable, Mapping
@@ -19,33 +19,35 @@ T = TypeVar("T")
 EVERY = "all"
 ALONE, APART, BESIDE = "alone", "apart", "beside"
 HALF = 0.5
-"""What the naive guess leaves of a rate beside another job, before any pair was measured."""
+"""Fraction of its rate that a naive guess leaves to a job next to another one, before any pair was measured."""
 
 Progress = Callable[[int, int, float], None]
-"""Called with profiles done, profiles in all, and 0."""
+"""Called with the number of profiles done, the number of all profiles, and 0."""
 
 
 @dataclass(frozen=True, slots=True)
 class EstimateErrorLine:
-    """Many hidden cells: how far the estimates are from the table, beside a naive guess."""
+    """Error of the estimates over a group of hidden cells, with that of a naive guess."""
 
     what: str
-    """`alone`, `apart` (alone, on several nodes), or `beside`: what is left of the rate alone on shared GPUs."""
+    """`alone` (exclusive), `apart` (exclusive, on several nodes), or `beside` (fraction of the exclusive rate left on shared
+    GPUs)."""
     accelerator: str
     cells: int
     typical_factor: float | None
-    """Half of the cells are off by no more than this factor, up or down."""
+    """Factor, up or down, within which half of the cells are."""
     p90_factor: float | None
-    """Nine of ten are."""
+    """Factor, up or down, within which nine tenths of the cells are."""
     worst_factor: float | None
     naive_typical_factor: float | None
     naive_p90_factor: float | None
     naive_worst_factor: float | None
     said_spread: float | None
-    """Median of the relative spread that the estimator gives: about `typical_factor` - 1 if it is honest. That of a
-    rate beside another contains that of the rate alone."""
+    """Median of the relative spread that the estimator gives: about `typical_factor` - 1 if it is right. The spread of a rate
+    next to another job includes that of the exclusive rate."""
     misjudged: int
-    """Cells that run though the estimator says they do not fit, or the other way round; they count nowhere else."""
+    """Number of cells that run although the estimator predicts that they do not fit, or the other way round. They count nowhere
+    else."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -56,7 +58,7 @@ class EstimateErrorReport:
     seed: int
     profiles: int
     lines: tuple[EstimateErrorLine, ...]
-    """By what was estimated and accelerator type, each followed by all types together."""
+    """Lines by what was estimated and accelerator type, each group followed by one for all types."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -99,7 +101,7 @@ def left_out(
 
 
 def _one_left_out(rates: Rates, name: str, others: tuple[str, ...], hide: float, draw: np.random.Generator) -> list[_Sample]:
-    """What is hidden of a profile that the estimator has never seen but for the other cells."""
+    """Return the hidden cells of a profile of which the estimator knows only the other cells."""
     alone = {key: rate for key, rate in rates.table.items() if key[0] == name}
     apart = {key: rate for key, rate in rates.apart.items() if key[0] == name}
     pairs = {key: both for key, both in rates.pairs.items() if key[0] == name}
@@ -131,7 +133,7 @@ def _pairs_left_out(
     pairs: Mapping[tuple[str, str, str, int], tuple[float, float]],
     packed: set[tuple[str, str, str, int]],
 ) -> list[_Sample]:
-    """Both sides of the pairs that were hidden, as ratios: how well rates alone are estimated is another matter."""
+    """Return both sides of the hidden pairs, as ratios, so the error of exclusive rates does not count."""
 
     def ratios(key: tuple[str, str, str, int]) -> list[float] | None:
         whole = [rates.table.get((profile, key[2], key[3]), 0.0) for profile in key[:2]]
@@ -153,7 +155,7 @@ def _pairs_left_out(
 
 
 def _given(cells: Mapping[Key, float], hide: float, draw: np.random.Generator) -> set[Key]:
-    """Some cells, one that runs among them: without it nothing says how fast the profile is."""
+    """Choose some cells, at least one of them with a rate above 0. Without it the speed of the profile is unknown."""
     found = _some(sorted(cells), hide, draw)
     running = [key for key in sorted(cells) if cells[key] > 0]
     if running and not any(cells[key] > 0 for key in found):
@@ -167,7 +169,7 @@ def _some(cells: list[T], hide: float, draw: np.random.Generator) -> set[T]:
 
 
 def _naive(shown: Mapping[Key, float]) -> Callable[[str, int], float]:
-    """In proportion to memory bandwidth and to GPUs, as fast as the measured cells say on average."""
+    """Return a guess in proportion to memory bandwidth and GPUs, at the mean level of the measured cells."""
     logs = [math.log(rate / (SPEEDS.get(kind, 1.0) * gpus)) for (_, kind, gpus), rate in shown.items() if rate > 0]
     level = math.exp(float(np.mean(logs))) if logs else 1.0
     return lambda kind, gpus: level * SPEEDS.get(kind, 1.0) * gpus
@@ -197,6 +199,6 @@ def _line(what: str, accelerator: str, samples: list[_Sample]) -> EstimateErrorL
 
 
 def _factors(ratios: list[float]) -> tuple[float, float, float]:
-    """Typical, nine of ten, worst."""
+    """Return the typical factor, the factor of nine tenths, and the worst one."""
     off = np.abs(np.log2(ratios))
     return float(2 ** np.median(off)), float(2 ** np.quantile(off, 0.9)), float(2 ** off.max())

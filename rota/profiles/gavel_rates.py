@@ -3,10 +3,10 @@
     {"v100": {"('ResNet-18 (batch size 16)', 1)": {"null": 32.3, "('LM (batch size 5)', 1)": [20.1, 61.7]}},
      "v100_unconsolidated": {...}}
 
-A job is a model and a number of GPUs; `null` is its rate alone, a list of two the rates of the job and of its co-runner while
-they share these GPUs. Types that end in `_unconsolidated` are gangs with every GPU on another node: their rates alone are kept,
-for jobs of more than one GPU; their pairs are checked and left out, since nobody packs gangs that span nodes. A rate of 0 means
-that the job does not run there. Rates are the steps of all workers together.
+A job is a model and a number of GPUs. `null` is its exclusive rate; a list of two has the rates of the job and of its co-runner
+while they share these GPUs. Types that end in `_unconsolidated` are gangs with every GPU on another node: their exclusive rates
+are kept, for jobs of more than one GPU; their pairs are checked and left out, since no policy colocates gangs that span nodes. A
+rate of 0 means that the job does not run there. Rates are the steps of all workers together.
 """
 
 import json
@@ -29,7 +29,7 @@ _JOB = re.compile(r"""\(\s*(?P<quote>['"])(?P<profile>[^'"]+)(?P=quote)\s*,\s*(?
 
 
 def read_rates(path: Path | str) -> Rates:
-    """Read Gavel's JSON: alone, in pairs, and over several nodes."""
+    """Read Gavel's JSON: exclusive rates, rates of pairs, and rates over several nodes."""
     where = str(path)
     table: dict[Key, float] = {}
     apart: dict[Key, float] = {}
@@ -51,7 +51,7 @@ def read_rates(path: Path | str) -> Rates:
                 if not spans:
                     pairs[profile, second, accelerator, gpus] = rates
     if not table:
-        raise ProfileError("no rates in it.", where=where, hint=_EXAMPLE)
+        raise ProfileError("has no rates.", where=where, hint=_EXAMPLE)
     return Rates(table, apart=apart, pairs=pairs)
 
 
@@ -60,12 +60,12 @@ def _parsed(text: str, where: str) -> Any:
         found = dict(pairs)
         if len(found) < len(pairs):
             twice = next(key for i, (key, _) in enumerate(pairs) if key in dict(pairs[:i]))
-            raise ProfileError("stands there twice.", where=where, field="key", value=shown(twice), hint="keep one of the two")
+            raise ProfileError("is given twice.", where=where, field="key", value=shown(twice), hint="keep one of the two")
         return found
 
     def refuse(constant: str) -> Any:
         raise ProfileError(
-            "no number of JSON.", where=where, field="value", value=constant, hint="leave the entry out, or give 0"
+            "is not a number of JSON.", where=where, field="value", value=constant, hint="leave the entry out, or give 0"
         )
 
     try:
@@ -85,14 +85,14 @@ def _parsed(text: str, where: str) -> Any:
 
 
 def _rows(tree: Any, where: str) -> Iterator[tuple[str, str, int, dict[str, Any]]]:
-    """Accelerator type, profile, GPUs, and the rates alone and in pairs."""
+    """Yield accelerator type, profile, GPUs, and the rates, exclusive and in pairs."""
     for kind, jobs in _object(tree, where, "the file").items():
         if not ACCELERATOR.fullmatch(kind):
-            raise _wrong("is no accelerator type.", where, "the file", value=kind, hint="such as v100 or v100_unconsolidated")
+            raise _wrong("is not an accelerator type.", where, "the file", value=kind, hint="such as v100 or v100_unconsolidated")
         for job, row in _object(jobs, where, kind).items():
             match = _JOB.fullmatch(job)
             if match is None or int(match["gpus"]) > MOST_COUNT:
-                raise _wrong("is no job.", where, kind, value=job, hint=_EXAMPLE)
+                raise _wrong("is not a job.", where, kind, value=job, hint=_EXAMPLE)
             found = _object(row, where, kind, job)
             if _ALONE not in found:
                 raise _wrong(f"has no {_ALONE!r}, the rate alone.", where, kind, job, hint=f'"{_ALONE}": 109.2')
@@ -116,7 +116,7 @@ def _rate(value: Any, where: str, *spot: str) -> float:
 
 
 def _running(rate: float, where: str, *spot: str) -> float:
-    # A scheduler may spread any gang that runs at all, so it has to have a rate then.
+    # A scheduler may spread any gang that runs at all, so the rate of a spread gang must be above 0.
     if rate == 0:
         raise _wrong("must be more than 0 for a gang that spans nodes.", where, *spot, value=rate, hint="leave the job out there")
     return rate
@@ -131,10 +131,14 @@ def _pair(value: Any, where: str, *spot: str) -> tuple[float, float]:
 def _partner(other: str, gpus: int, where: str, *spot: str) -> str:
     match = _JOB.fullmatch(other)
     if match is None:
-        raise _wrong("is no job.", where, *spot[:-1], value=other, hint=_EXAMPLE)
+        raise _wrong("is not a job.", where, *spot[:-1], value=other, hint=_EXAMPLE)
     if int(match["gpus"]) != gpus:
         raise _wrong(
-            "has another number of GPUs; only equal jobs share.", where, *spot[:-1], value=other, hint=f"{gpus} GPUs for both"
+            "has another number of GPUs. Only jobs with equal numbers share GPUs.",
+            where,
+            *spot[:-1],
+            value=other,
+            hint=f"{gpus} GPUs for both",
         )
     return match["profile"]
 

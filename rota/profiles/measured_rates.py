@@ -1,4 +1,4 @@
-"""Measured rates from a file, our own table or Gavel's JSON, and nothing else."""
+"""Measured rates from a file: Rota's own table or Gavel's JSON."""
 
 from pathlib import Path
 
@@ -9,10 +9,10 @@ from rota.profiles import gavel_rates, rates_csv
 
 
 def read_measured(path: Path | str) -> Rates:
-    """What the file says and nothing else."""
+    """Read the rates of a file, and only those."""
     return gavel_rates.read_rates(path) if is_json(read_text(path, ProfileError)) else rates_csv.read_rates(path)
 
 
 def is_json(text: str) -> bool:
-    """No table starts with a bracket."""
+    """Return whether a text is JSON. No table starts with a bracket."""
     return text.lstrip()[:1] in ("{", "[")

@@ -1,6 +1,6 @@
-"""A model of the user's, found by name and built: `package.module:Net` or `path/to/net.py:Net`.
+"""Building a user's model, found by name: `package.module:Net` or `path/to/net.py:Net`.
 
-Here, and only here, a profile runs code of the user's. Nothing is unpickled, and no weights are loaded.
+Here, and only here, a profile runs code of the user. Nothing is unpickled, and no weights are loaded.
 """
 
 import importlib
@@ -22,13 +22,15 @@ _ABSENT = object()
 
 
 def built_module(where: str, arguments: Mapping[str, Any]) -> Any:
-    """What the named class or function makes of these arguments; an object that has parameters already is taken as it is.
+    """Build the named class or call the named function with these arguments. An object that already has parameters is returned as
+    it is.
 
-    Where PyTorch is at hand it is built on its device `meta`, whose tensors have sizes and no memory."""
+    If PyTorch is available, the model is built on its device `meta`, whose tensors have sizes and no memory.
+    """
     source, colon, name = where.rpartition(":")
     if not (source and colon and name):
         hint = f"{where}:Net" if where.endswith(".py") else EXAMPLE
-        raise OptionError("does not say what to build.", field="WHERE", value=where, hint=hint)
+        raise OptionError("does not name what to build.", field="WHERE", value=where, hint=hint)
     file = Path(source) if source.endswith(".py") else None
     with _found_from(file.parent if file is not None else Path.cwd()):
         module = _from_file(where, file) if file is not None else _from_package(where, source)
@@ -36,7 +38,7 @@ def built_module(where: str, arguments: Mapping[str, Any]) -> Any:
         if not _has_parameters(make):
             return _build(where, make, arguments)
     if arguments:
-        problem = f"is built already and takes no {next(iter(arguments))}."
+        problem = f"is already built and does not take {next(iter(arguments))}."
         raise OptionError(problem, field="WHERE", value=where, hint="name the class, or leave --with out")
     return make
 
@@ -91,7 +93,8 @@ def _build(where: str, make: Any, arguments: Mapping[str, Any]) -> Any:
 
 
 def _built_on_meta(make: Any, arguments: Mapping[str, Any]) -> Any:
-    """None where PyTorch cannot be had, or for a constructor that looks at the values of its tensors: here they have none."""
+    """Build on the device `meta`. None if PyTorch is unavailable, or if the constructor reads the values of its tensors, which
+    have none."""
     try:
         torch: Any = importlib.import_module("torch")
         with torch.device("meta"):
@@ -104,7 +107,7 @@ def _check_arguments(where: str, make: Any, arguments: Mapping[str, Any]) -> Non
     try:
         signature = inspect.signature(make)
     except (TypeError, ValueError):
-        return  # Not written in Python: it will say itself what it lacks.
+        return  # Not written in Python: the call will raise an error if an argument is missing.
     try:
         signature.bind(**arguments)
     except TypeError as problem:
@@ -113,7 +116,7 @@ def _check_arguments(where: str, make: Any, arguments: Mapping[str, Any]) -> Non
         unknown = next((name for name in arguments if name not in {each.name for each in taken}), None)
         if unknown is not None and not any(each.kind is each.VAR_KEYWORD for each in signature.parameters.values()):
             names = [each.name for each in taken]
-            reason = f"takes no {unknown}.{closest(unknown, names)} All: {', '.join(names) or 'none'}."
+            reason = f"does not take {unknown}.{closest(unknown, names)} All: {', '.join(names) or 'none'}."
             raise OptionError(reason, field="WHERE", value=where, hint="rename it, or leave that --with out") from None
         if needed:
             hint = " ".join(f"--with {name}={'64' if number == 0 else '...'}" for number, name in enumerate(needed))
@@ -124,7 +127,7 @@ def _check_arguments(where: str, make: Any, arguments: Mapping[str, Any]) -> Non
 
 @contextmanager
 def _found_from(folder: Path) -> Iterator[None]:
-    """Modules beside the user's file, or in the folder we are in, can be imported, as if Python had been started there."""
+    """Make modules next to the user's file, or in the current folder, importable, as if Python had been started there."""
     here = str(folder.resolve())
     sys.path.insert(0, here)
     try:
@@ -136,7 +139,7 @@ def _found_from(folder: Path) -> Iterator[None]:
 
 @contextmanager
 def explained(where: str, hint: str) -> Iterator[None]:
-    """Whatever the user's code raises becomes one line that names it."""
+    """Turn anything that the user's code raises into an error of one line that names it."""
     try:
         yield
     except RotaError:
@@ -144,7 +147,7 @@ def explained(where: str, hint: str) -> Iterator[None]:
     except ModuleNotFoundError as problem:
         raise _lacks(where, problem) from problem
     except SystemExit as problem:
-        hint = 'what trains goes below if __name__ == "__main__":'
+        hint = 'move code that trains below if __name__ == "__main__":'
         raise OptionError("ends Python instead of building a model.", field="WHERE", value=where, hint=hint) from problem
     except Exception as problem:
         reason = " ".join(str(problem).split()).removesuffix(".")
@@ -154,7 +157,7 @@ def explained(where: str, hint: str) -> Iterator[None]:
 
 
 def _lacks(where: str, problem: ModuleNotFoundError) -> OptionError:
-    """PyTorch, the module that was named, or one that it imports."""
+    """Return an error for a missing module: PyTorch, the named module, or one that it imports."""
     name, source = problem.name or "a module", where.rpartition(":")[0]
     package = name.partition(".")[0]
     if package == "torch":
@@ -162,5 +165,5 @@ def _lacks(where: str, problem: ModuleNotFoundError) -> OptionError:
     elif f"{source}.".startswith(f"{name}."):
         said, hint = f"there is no module {name}.", f"pip install {package}, or go to the folder that has it; {EXAMPLE}"
     else:
-        said, hint = f"imports {name}, which is not there.", f"pip install {package}, or go to the folder that has it"
+        said, hint = f"imports {name}, which is not installed.", f"pip install {package}, or go to the folder that has it"
     return OptionError(said, field="WHERE", value=where, hint=hint)

@@ -1,8 +1,9 @@
 """Models of ONES (Bian et al., SC'21), as `ones/NAME/globalB`: step times on nodes of four RTX 5000s.
 
 The authors published examples per second of each model at one number of GPUs and one batch size (medians of the runs in their
-artifact). How that splits into computing and exchanging gradients is our assumption: the part of a step that is computed, a fifth
-of which does not depend on the batch; across nodes an exchange takes 2.5 times as long as within one, and 2% longer for each GPU.
+artifact). The division of that time into computing and exchanging gradients is our assumption: a fraction `computed` of a step is
+computing, of which a fifth does not depend on the batch; across nodes an exchange takes 2.5 times as long as within one, and 2%
+longer for each GPU.
 """
 
 from collections.abc import Mapping
@@ -12,19 +13,19 @@ from rota.beliefs.step_time import StepTime
 
 
 class OnesModel(NamedTuple):
-    """What was published of a model, and what is assumed."""
+    """Published numbers of a model, and assumptions."""
 
     gpus: int
-    """That a job asks for, as it was measured..."""
+    """GPUs that a job requests, as in the measurement."""
     local_batch: int
-    """...with so many examples on each."""
+    """Examples on each GPU in the measurement."""
     examples_per_second: float
     computed: float
-    """Part of a step that is computed: assumed."""
+    """Assumed fraction of a step that is computing."""
     most_times: int
-    """The batch may grow to so many times `local_batch`: where the learning rate reaches its ceiling."""
+    """Largest batch on each GPU, as a multiple of `local_batch`: the ceiling of the learning rate."""
     epochs: Mapping[int, float]
-    """Examples in its data -> epochs until it stops."""
+    """Examples in the job's data -> epochs until it stops."""
 
 
 MODELS: Mapping[str, OnesModel] = {
@@ -49,7 +50,7 @@ ACCELERATOR = "RTX5000"
 
 
 def step_time(model: OnesModel) -> StepTime:
-    """Such that a step takes as long as it was measured."""
+    """Return a model with which a step takes as long as in the measurement."""
     seconds = model.gpus * model.local_batch / model.examples_per_second
     computing, exchanging = seconds * model.computed, seconds * (1 - model.computed)
     first = exchanging / (1 + EACH_MORE * (model.gpus - 2))

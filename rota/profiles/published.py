@@ -1,14 +1,14 @@
 """Measurements to compare the catalogue with: files of rates, and the folders that ElasticFlow and Pollux published.
 
-Where a source was measured decides which links the model is given:
+The links given to the model depend on where a source was measured:
 
 | source | nodes | between them |
 |---|---|---|
-| Gavel's JSON | one; for `_unconsolidated` one per GPU | 10 Gb/s, what virtual machines of 2019 had |
+| Gavel's JSON | one; for `_unconsolidated` one per GPU | 10 Gb/s, as in virtual machines of 2019 |
 | ElasticFlow, `throughputs_A100/*.csv` | 8 GPUs each | 100 GB/s: eight InfiniBand adapters of 200 Gb/s, half of it used |
-| ElasticFlow, `throughputs_T4/*.csv` | 4 GPUs each, AWS g4dn | 5 Gb/s, what AWS gives one stream |
+| ElasticFlow, `throughputs_T4/*.csv` | 4 GPUs each, AWS g4dn | 5 Gb/s, the limit of AWS for one stream |
 | Pollux, `MODEL/placements.csv` | 4 GPUs each, AWS g4dn | 5 Gb/s |
-| our table | one; those apart on two | what the catalogue assumes |
+| our table | one; two for gangs across nodes | the catalogue's default |
 
 ElasticFlow's tables have iterations per second by global batch size (rows) and GPUs (columns); blank, 0 and nan are not measured.
 Pollux's have a step's seconds by placement (the GPUs of each node as digits: 44 is four and four) and batch size per GPU.
@@ -36,7 +36,7 @@ _MOST_DIGITS = 6
 
 
 class Measurement(NamedTuple):
-    """One rate, and the catalogue for the links it was measured over."""
+    """One rate, and the catalogue for the links over which it was measured."""
 
     source: str
     profile: str
@@ -48,7 +48,7 @@ class Measurement(NamedTuple):
 
 
 def read_measurements(path: Path) -> Iterator[Measurement]:
-    """Everything that a file or a published folder says about rates above 0."""
+    """Yield every rate above 0 of a file or a published folder."""
     if not input_is_folder(path):
         yield from _file(path)
         return
@@ -80,7 +80,7 @@ def _file(path: Path) -> Iterator[Measurement]:
 def _elasticflow(path: Path) -> Iterator[Measurement]:
     match = _FOLDER.fullmatch(path.parent.name)
     accelerator = match["accelerator"].upper() if match is not None else ""
-    # The T4 tables are made from Pollux's measurements, so their models are Pollux's.
+    # The T4 tables are made from Pollux's measurements, so their models have Pollux's names.
     own = f"elasticflow/{path.stem}" if accelerator == "A100" else path.stem
     name = own if own in ALIASES else path.stem
     per_node, catalogue = (8, INFINIBAND) if accelerator == "A100" else (4, ONE_STREAM)
@@ -89,7 +89,12 @@ def _elasticflow(path: Path) -> Iterator[Measurement]:
     for column in counts:
         if not column.isascii() or not column.isdecimal() or len(column) > _MOST_DIGITS or int(column) < 1:
             raise ProfileError(
-                "is no number of GPUs.", where=table.where, line=table.header_line, field="column", value=column, hint="1,2,4,8"
+                "is not a number of GPUs.",
+                where=table.where,
+                line=table.header_line,
+                field="column",
+                value=column,
+                hint="1,2,4,8",
             )
     for row in table.rows():
         batch = row.whole("global_batch_size", least=1)

@@ -1,15 +1,15 @@
-"""Our own table of rates: comma-separated UTF-8 text, a header, one measurement per line, columns in any order.
+"""Rota's own table of rates: comma-separated UTF-8 text, a header, one measurement per line, columns in any order.
 
 | column | what it is |
 |---|---|
 | `profile` | the key that jobs name in their spec |
-| `accelerator` | accelerator type; upper and lower case are one |
-| `gpus` | GPUs it was measured on, a whole number from 1; may be left out: 1 |
-| `nodes` | nodes these GPUs were on, a whole number from 1; may be left out: 1 |
-| `beside` | the profile that shared these GPUs; may be left out or empty: none |
+| `accelerator` | accelerator type; upper or lower case |
+| `gpus` | GPUs of the measurement, a whole number from 1; default 1 |
+| `nodes` | nodes of these GPUs, a whole number from 1; default 1 |
+| `beside` | profile that shared these GPUs; may be left out or empty: none |
 | `steps_per_second` | optimiser steps per second of the whole gang; 0: known not to run there |
 
-A gang over several nodes has one rate, whether they were two or more. A pair takes two lines, one for either profile.
+A gang over several nodes has one rate, whether they are two or more. A pair takes two lines, one for each profile.
 
     profile,accelerator,gpus,nodes,beside,steps_per_second
     resnet50,V100,1,1,,5.1
@@ -35,7 +35,7 @@ _EXAMPLE = "a header profile,accelerator,gpus,steps_per_second"
 
 
 def read_rates(path: Path | str) -> Rates:
-    """Read a table of rates; what it does not list keeps the relative speeds of the accelerator types."""
+    """Read a table of rates. Profiles that it does not have keep the relative speeds of the accelerator types."""
     alone: dict[Key, float] = {}
     apart: dict[Key, float] = {}
     shared: dict[tuple[str, Key], float] = {}
@@ -65,7 +65,7 @@ def read_rates(path: Path | str) -> Rates:
         other = shared.get((profile, (beside, accelerator, gpus)))
         if other is None:
             row = rows[key, False, beside]
-            raise row.wrong("beside", f"no line says how {beside} runs beside {profile}.", hint="a pair takes two lines")
+            raise row.wrong("beside", f"the line for {beside} next to {profile} is missing.", hint="a pair takes two lines")
         pairs[profile, beside, accelerator, gpus] = (rate, other)
     return Rates(alone, apart=apart, pairs=pairs)
 
@@ -79,7 +79,7 @@ def _profile(row: CsvRow) -> str:
 def _accelerator(row: CsvRow) -> str:
     kind = canonical(row.text("accelerator"))
     if not ACCELERATOR.fullmatch(kind):
-        raise row.wrong("accelerator", "is no accelerator type.", hint="one type per line, such as V100")
+        raise row.wrong("accelerator", "is not an accelerator type.", hint="one type per line, such as V100")
     return kind
 
 
@@ -88,19 +88,19 @@ def _gpus(row: CsvRow) -> int:
 
 
 def _spans(row: CsvRow) -> bool:
-    """Whether its GPUs were on several nodes."""
+    """Return whether the GPUs of a row were on several nodes."""
     if not row.text("nodes"):
         return False
     nodes = row.whole("nodes", least=1)
     if nodes > _gpus(row):
-        raise row.wrong("nodes", f"are more than its GPUs, {_gpus(row)}.", hint="every node has at least one of them")
+        raise row.wrong("nodes", f"is more than the number of GPUs, {_gpus(row)}.", hint="every node has at least one of them")
     if nodes > 1 and row.text("beside"):
         raise row.wrong("nodes", "profiles share GPUs of one node only.", hint="leave `beside` empty, or give 1")
     return nodes > 1
 
 
 def _running(row: CsvRow, rate: float) -> float:
-    # A scheduler may spread any gang that runs at all, so it has to have a rate then.
+    # A scheduler may spread any gang that runs at all, so the rate of a spread gang must be above 0.
     if rate == 0:
         raise row.wrong("steps_per_second", "must be more than 0 for a gang that spans nodes.", hint="leave the line out")
     return rate

@@ -1,8 +1,9 @@
-"""How step times scale with GPUs and batch size, from the tables that Pollux and ElasticFlow published (see `published.py`), and
-from Pollux's `MODEL/scalability.csv`: `num_nodes,num_replicas,local_bsz,step_time`.
+"""Step times over GPUs and batch size, from the tables that Pollux and ElasticFlow published (see `published.py`), and the models
+fitted to them.
 
-The truth of a simulation goes along the measurements: between two of them a line, at the fewest nodes that were measured for so
-many GPUs. What a scheduler believes is the model of Pollux, fitted to them (`beliefs/step_time.py`), with its error as a spread.
+The truth of a simulation interpolates the measurements: between two of them linearly, at the smallest number of nodes that was
+measured for a number of GPUs. A scheduler's belief is the model of Pollux, fitted to them (`beliefs/step_time.py`), with its
+error as the spread.
 """
 
 import math
@@ -27,10 +28,10 @@ from rota.profiles.published import read_measurements, with_columns
 _KEY = re.compile(r"(?P<name>.+)/(?P<of>bs|global)(?P<batch>[1-9]\d{0,6})")
 
 FEWEST = 8
-"""So many measurements of a model are the least to fit it to."""
+"""Minimum number of measurements to fit a model."""
 
 Line = tuple[tuple[float, ...], tuple[float, ...]]
-"""Examples on a GPU, and seconds of a step with so many."""
+"""Examples on a GPU, and the seconds of a step with each."""
 
 
 @dataclass(frozen=True)
@@ -38,23 +39,24 @@ class StepTable:
     """Measured step times of one model on one accelerator type."""
 
     inside: Mapping[int, Line]
-    """GPUs of one node -> what was measured."""
+    """GPUs of one node -> measurements."""
     between: Mapping[int, Line]
-    """The same for GPUs of several."""
+    """GPUs of several nodes -> measurements."""
     most_local: float
 
     def seconds(self, gpus: int, batch_size: float, spans: bool) -> float:
-        """Between two numbers of GPUs a line, and beyond the last as much more for each, never less; what exceeds the memory of a
-        GPU is gathered in several passes."""
+        """Return the seconds of a step. They are interpolated between two numbers of GPUs; beyond the last, each further GPU adds
+        as much, but they never fall. A batch that exceeds the memory of a GPU is accumulated over several passes."""
         local = max(batch_size / gpus, 1.0)
         passes = math.ceil(local / self.most_local - TINY)
         if passes == 1:
             return self._gathered(gpus, local, 1, spans)
-        # No measurement says so, but more examples than fit into one pass less do not take less time than these.
+        # Not measured, but assumed: more examples than fit into one pass less do not take less time than those.
         return max(self._gathered(gpus, local / passes, passes, spans), self._gathered(gpus, self.most_local, passes - 1, spans))
 
     def _gathered(self, gpus: int, local: float, passes: int, spans: bool) -> float:
-        """With so many examples on each GPU in a pass: gradients are exchanged after the last one."""
+        """Return the seconds of a step with this many examples on each GPU in a pass. Gradients are exchanged after the last
+        pass."""
         last = self._at(self.between if spans and self.between else self.inside, gpus, local)
         return last + (passes - 1) * min(self._at(self.inside, 1, local), last) if passes > 1 else last
 
@@ -78,7 +80,7 @@ class StepTable:
 
 
 def _on_line(line: Line, local: float) -> float:
-    """Between two measurements a line, below the first as much, beyond the last along the last two."""
+    """Interpolate between two measurements, constant below the first, and along the last two beyond the last."""
     sizes, seconds = line
     if local <= sizes[-1] or len(sizes) < 2:
         return float(np.interp(local, sizes, seconds))
@@ -88,15 +90,15 @@ def _on_line(line: Line, local: float) -> float:
 
 @dataclass(frozen=True)
 class StepTimes:
-    """A source of rates: step times by model and accelerator type, measured or fitted; another source for all others."""
+    """A source of rates: step times by model and accelerator type, measured or fitted. Another source has all other rates."""
 
     tables: Mapping[str, StepTable | StepTime]
-    """`cifar10 T4`: a model and an accelerator type."""
+    """Step times by a model and an accelerator type: `cifar10 T4`."""
     beyond: Source = field(default_factory=Catalogue)
 
     def rate(self, profile: str, accelerator: str, gpus: int, levels: int = 0) -> tuple[float, float] | None:
-        """On a type that a model was not measured on it is as much faster or slower as the other source says, or else as memory
-        bandwidths are to each other."""
+        """Return the rate of a profile. On a type on which the model was not measured, it is scaled by the other source, or else
+        by memory bandwidths."""
         match = _KEY.fullmatch(profile)
         if match is None or match["name"] not in self._types:
             return self.beyond.rate(profile, accelerator, gpus, levels)
@@ -115,12 +117,12 @@ class StepTimes:
         return rate * ratio, 0.5
 
     def fitted(self) -> "StepTimes":
-        """The same as a scheduler believes it."""
+        """Return these step times as a scheduler's belief."""
         return replace(self, tables={key: _fitted(table) for key, table in self.tables.items()})
 
     @property
     def models(self) -> tuple[str, ...]:
-        """Those that step times are known of."""
+        """Models with known step times."""
         return tuple(self._types)
 
     @cached_property
@@ -133,7 +135,7 @@ class StepTimes:
 
 
 def read_step_times(folder: Path | str) -> StepTimes:
-    """What a folder of Pollux or ElasticFlow says."""
+    """Read the step times in a folder of Pollux or ElasticFlow."""
     if not input_is_folder(folder):
         problem = "is not a folder." if input_exists(folder) else "there is no such folder."
         raise ProfileError(problem, where=str(folder), hint="a folder with throughputs_A100/*.csv or MODEL/placements.csv")
@@ -185,34 +187,34 @@ def _fitted(table: StepTable | StepTime) -> StepTable | StepTime:
 
 
 def fit_errors(table: StepTable, model: StepTime) -> Floats:
-    """How far the model is from each measurement, relative."""
+    """Return the relative difference between the model and each measurement."""
     points = measured_points(table)
     return np.array([model.seconds(p.gpus, p.local_batch * p.gpus, p.spans) / p.seconds - 1 for p in points])
 
 
 @dataclass(frozen=True, slots=True)
 class ScalingLine:
-    """What is known of a model on an accelerator type."""
+    """Step times and efficiency of a model on an accelerator type."""
 
     model: str
     accelerator: str
     points: int
     mean_error: float | None
-    """Mean of how far modelled step times are from those that were measured, relative; None: too few were measured to fit a
-    model, and the table is believed."""
+    """Mean relative error of modelled step times; None if there were too few measurements to fit a model, so that the table is
+    used."""
     typical_error: float | None
-    """Half of them are within this."""
+    """Relative error within which half of the step times are."""
     p90_error: float | None
-    """Nine tenths are."""
+    """Relative error within which nine tenths of the step times are."""
     most_local: float
     noise_examples: float | None
-    """Gradient noise scale; None: not known."""
+    """Gradient noise scale, in examples; None if unknown."""
     efficiency: float | None
-    """Training per example at the largest batch size that was measured, over that at the smallest."""
+    """Training per example at the largest measured batch size, divided by that at the smallest."""
 
 
 def describe_scaling(folder: Path | str) -> list[ScalingLine]:
-    """Of every model in a folder."""
+    """Describe the step times and efficiency of every model in a folder."""
     measured, known = read_step_times(folder), published_efficiency()
     fitted, modelled = measured.fitted(), known.modelled()
     found = []
@@ -240,4 +242,4 @@ def describe_scaling(folder: Path | str) -> list[ScalingLine]:
 
 
 SOURCES: tuple[type, ...] = (Catalogue, StepTimes, StepTable, StepTime)
-"""Types that snapshots and configurations keep as sources of rates."""
+"""Types that snapshots and configurations store as sources of rates."""

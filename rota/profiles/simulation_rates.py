@@ -1,4 +1,5 @@
-"""Rates of a simulation: measured ones from a file or from a folder that Pollux or ElasticFlow published, else the catalogue."""
+"""Rates of a simulation: measured rates from a file or from a folder that Pollux or ElasticFlow published, and otherwise the
+catalogue."""
 
 from dataclasses import replace
 from pathlib import Path
@@ -11,7 +12,8 @@ from rota.profiles.scaling import read_step_times
 
 
 def read_rates(path: Path | str) -> Rates:
-    """What the file says, or the folder of Pollux or ElasticFlow; the built-in catalogue for profiles that are not in it."""
+    """Read the rates of a file, or of a folder of Pollux or ElasticFlow. Profiles that it does not have come from the built-in
+    catalogue."""
     if input_is_folder(path):
         return Rates(model=read_step_times(path))
     return replace(read_measured(path), model=Catalogue())

@@ -1,11 +1,11 @@
-"""How the parameters of a model are spread over its tensors: taken from a module, and kept in a file.
+"""The distribution of a model's parameters over its tensors: taken from a module, and kept in a file.
 
 | column | what it is |
 |---|---|
 | `profile` | the key that jobs name in their spec |
-| `parameters` | how many are trained |
-| `largest_name` | the name of the largest tensor; may be empty |
-| `largest` | how many are in it |
+| `parameters` | number of trained parameters |
+| `largest_name` | name of the largest tensor; may be empty |
+| `largest` | number of parameters in the largest tensor |
 | `skew` | `largest` / `parameters` |
 
     profile,parameters,largest_name,largest,skew
@@ -30,12 +30,12 @@ COLUMNS = ("profile", "parameters", "largest_name", "largest", "skew")
 _EXAMPLE = "a header " + ",".join(COLUMNS)
 _AGAIN = "take it from the module again: rota profile tensors WHERE --save FILE"
 _ROUNDED = 1e-4
-"""How far a skew that is written with few digits may be from the quotient, relatively."""
+"""Relative tolerance of a skew that is written with few digits."""
 
 
 @dataclass(frozen=True, slots=True)
 class Tensors:
-    """The tensors of a model that are trained. Frozen ones are never sent, and those that layers share count once."""
+    """The trained tensors of a model. Frozen tensors are never sent, and tensors that layers share count once."""
 
     profile: str
     tensors: int
@@ -45,27 +45,29 @@ class Tensors:
 
     @property
     def skew(self) -> float:
-        """The largest tensor's part of all parameters."""
+        """The largest tensor's fraction of all parameters."""
         return self.largest / self.parameters
 
 
 def module_tensors(where: str, arguments: Mapping[str, Any] | None = None, profile: str = "") -> Tensors:
-    """The tensors of what `where` builds, `package.module:Net` or `path/to/net.py:Net`. This runs the code that is named.
+    """Return the tensors of the model that `where` builds, `package.module:Net` or `path/to/net.py:Net`. This runs the named
+    code.
 
-    `profile`: what to call it; empty: as the class or function is called."""
+    `profile` is the name of the profile; by default that of the class or function.
+    """
     name = profile or where.rpartition(":")[2]
     if not profile and not name.strip():
-        raise OptionError("does not say what to build.", field="WHERE", value=where, hint="net.py:Net, a class or a function")
+        raise OptionError("does not name what to build.", field="WHERE", value=where, hint="net.py:Net, a class or a function")
     if not name.strip() or not name.isprintable():
-        raise OptionError("is no name for a profile.", field="--as", value=name, hint="--as vgg19")
+        raise OptionError("is not a name for a profile.", field="--as", value=name, hint="--as vgg19")
     sizes = _sizes(where, built_module(where, arguments or {}))
     largest = max(sizes, key=lambda each: sizes[each])
-    # One line of a file: a name has no line breaks.
+    # A name must not have line breaks, since the file has one line for each.
     return Tensors(name.strip(), len(sizes), sum(sizes.values()), " ".join(largest.split()), sizes[largest])
 
 
 def _sizes(where: str, module: Any) -> dict[str, int]:
-    """Name -> parameters of every tensor that is trained."""
+    """Return name -> number of parameters of every trained tensor."""
     with explained(where, "named_parameters() must give pairs of a name and a tensor"):
         parameters: dict[str, Any] = dict(module.named_parameters())
     trained = {name: each for name, each in parameters.items() if getattr(each, "requires_grad", True)}
@@ -88,7 +90,7 @@ def _size(where: str, name: str, parameter: Any) -> int:
 
 
 def read_tensors(path: Path | str) -> dict[str, float]:
-    """Profile -> skew."""
+    """Return profile -> skew."""
     found = {profile: float(line["skew"]) for profile, line in _read(path).items()}
     if not found:
         raise ProfileError("a header, but no profiles below it.", where=str(path), hint=_AGAIN)
@@ -96,7 +98,8 @@ def read_tensors(path: Path | str) -> dict[str, float]:
 
 
 def save_tensors(path: Path | str, found: Iterable[Tensors]) -> None:
-    """Write them to a file. Profiles that it has already are replaced, others stay; it is never seen half written."""
+    """Write tensors to a file. Profiles that the file already has are replaced, others stay. Readers never see a half-written
+    file."""
     place = Path(path).resolve()
     lines = _read(path) if _holds_something(place) else {}
     for each in found:
@@ -122,12 +125,12 @@ def save_tensors(path: Path | str, found: Iterable[Tensors]) -> None:
 def _holds_something(place: Path) -> bool:
     try:
         return place.is_dir() or place.stat().st_size > 0
-    except OSError:  # Not there yet; or writing will say what is wrong.
+    except OSError:  # it does not exist yet, or writing raises the error
         return False
 
 
 def _read(path: Path | str) -> dict[str, dict[str, Any]]:
-    """Profile -> its line, checked."""
+    """Return profile -> its checked line."""
     table = read_table(path, ProfileError)
     table.check_header("tensors", COLUMNS, [name for name in COLUMNS if name != "largest_name"], _EXAMPLE)
     found: dict[str, dict[str, Any]] = {}

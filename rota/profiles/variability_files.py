@@ -1,9 +1,9 @@
-"""Scores of GPUs, read from what was measured on real ones.
+"""Scores of GPUs, read from measurements of real ones.
 
 **Runs**, as PAL publishes them: a folder with `profiles.json`, which names for every class a CSV file with one run per line; or
-such a JSON file by another name; or a single CSV file, for a single class. Columns `perf`, the time of a run in any unit, and
-`uuid`, which GPU it ran on; `cabinet`, `node` and `device` say the same across files that name their GPUs differently. Other
-columns are not read. Times are taken relative to the median of all runs of the file.
+such a JSON file with another name; or a single CSV file, for a single class. Its columns are `perf`, the time of a run in any
+unit, and `uuid`, the GPU on which it ran; `cabinet`, `node` and `device` identify GPUs across files that name them differently.
+Other columns are not read. Times are relative to the median of all runs of the file.
 
 **Scores**: a CSV file with a line per GPU and class, columns in any order,
 
@@ -12,10 +12,10 @@ columns are not read. Times are taken relative to the median of all runs of the 
 | `gpu` | its number in the cluster, from 0 |
 | `class` | the class's name |
 | `score` | factor on the time of a step; more than 0, 1.0 is the median |
-| `spread` | how far the score may be off, relatively; may be left out or empty: unknown |
+| `spread` | relative uncertainty of the score; may be left out or empty: unknown |
 
 where GPUs that are not listed count as the median; or PAL's, with a line per GPU: `gpu_id` and a column `pm_classA` for class A
-and so on (`node_id` and `bin_classA` are not read: bins are worked out anew), or `GPU_ID` and `PerfVar_classA`.
+and so on (`node_id` and `bin_classA` are not read: bins are computed here), or `GPU_ID` and `PerfVar_classA`.
 """
 
 import random
@@ -40,9 +40,9 @@ from rota.profiles.measured_rates import is_json
 CLASS_FILES = "profiles.json"
 SEED = 0
 OUTLIER = 1.5
-"""A GPU that takes this many times longer than the median is worth an operator's look."""
+"""Factor over the median from which an operator should look at a GPU."""
 LEAST_SPREAD = 1e-4
-"""Of what was measured: 0 would say that nobody knows."""
+"""Smallest spread of a measured score: 0 would mean that the score is unknown."""
 
 PAL_CLASSES: Mapping[str, str] = {
     "resnet50": "A",
@@ -52,7 +52,7 @@ PAL_CLASSES: Mapping[str, str] = {
     "vgg19": "C",
     "pointnet": "D",
 }
-"""Which class PAL's models are in; used for files that have those classes."""
+"""Classes of PAL's models, for files that have those classes."""
 
 OWN = ("gpu", "class", "score", "spread")
 _WIDE = re.compile(r"(?:pm|bin)_class\w+|node_id|gpu_id")
@@ -62,24 +62,24 @@ _EXAMPLE = "columns gpu,class,score[,spread], or uuid,perf, or gpu_id,pm_classA,
 
 @dataclass(frozen=True)
 class Runs:
-    """A file of runs: times relative to the median of all."""
+    """A file of runs, with times relative to the median of all runs."""
 
     where: str
     times: Sequence[float]
-    """In the order of the file."""
+    """Times in the order of the file."""
     by_gpu: Mapping[str, tuple[float, ...]]
-    """Empty where the file does not say which GPU a run was on."""
+    """Times by GPU; empty if the file does not name the GPU of a run."""
 
     @property
     def noise(self) -> float:
-        """How far runs on one GPU differ, relatively: the median over GPUs with several; 0 where there are none."""
+        """Return the relative difference between runs on one GPU: the median over GPUs with several runs; 0 if there are none."""
         found = [_deviation(times) for times in self.by_gpu.values() if len(times) > 1]
         return float(np.median(found)) if found else 0.0
 
 
 @dataclass(frozen=True, slots=True)
 class ClassLine:
-    """One class, summed up."""
+    """Summary of one class."""
 
     name: str
     gpus: int
@@ -87,21 +87,21 @@ class ClassLine:
     median: float
     most: float
     spread: float | None
-    """Median over GPUs of how far a score may be off; None: unknown."""
+    """Median uncertainty of a score over GPUs; None if unknown."""
     bins: tuple[tuple[float, int], ...]
-    """Value and GPUs of every bin, as PAL's code has them."""
+    """Value and number of GPUs of every bin, as in PAL's code."""
     outliers: tuple[tuple[int, float], ...]
     """GPU and score, the slowest first."""
 
 
 @dataclass(frozen=True, slots=True)
 class VariabilitySummary:
-    """What a file or folder says about the GPUs of a cluster."""
+    """Summary of a file or folder with variability."""
 
     path: str
     gpus: int
     sampled: bool | None
-    """Whether a score is a run drawn from all, or a GPU's median; None: the file has scores."""
+    """Whether a score is a run drawn from all runs, or a GPU's median; None if the file has scores."""
     seed: int | None
     classes: tuple[ClassLine, ...]
 
@@ -113,11 +113,13 @@ def read_variability(
     sampled: bool = True,
     class_of: Mapping[str, str] | None = None,
 ) -> Variability:
-    """Scores for every GPU of a cluster; without one, for as many GPUs as the file has.
+    """Read scores for every GPU of a cluster; without a cluster, for as many GPUs as the file has.
 
-    Runs make scores in one of two ways. `sampled`: for every GPU and class a run is drawn from the file, whichever GPU it was
-    on, as PAL does. Otherwise real GPUs are drawn, each at most once while there are enough, and a GPU's score is the median of
-    its runs: the same real GPU for every class whose file knows it. `class_of`: profile or model -> class; None: PAL's."""
+    Scores are made from runs in one of two ways. With `sampled`, a run is drawn from the file for every GPU and class, whichever
+    GPU it was on, as PAL does. Otherwise real GPUs are drawn, each at most once while there are enough, and a GPU's score is the
+    median of its runs: the same real GPU for every class whose file has it. `class_of` maps profile or model to class; None for
+    PAL's classes.
+    """
     if seed < 0:
         raise OptionError("must be 0 or more.", field="--seed", value=seed, hint=f"--seed {SEED}")
     classes, scores, spread = _read(path, cluster.gpus if cluster is not None else None, seed, sampled)
@@ -130,7 +132,7 @@ def read_variability(
 def describe_variability(
     path: Path | str, cluster: Cluster | None = None, seed: int = SEED, sampled: bool = True
 ) -> VariabilitySummary:
-    """The same, summed up by class."""
+    """Summarise the variability of a file or folder by class."""
     found = read_variability(path, cluster, seed, sampled)
     drawn = has_runs(path)
     slow = found.outliers(OUTLIER)
@@ -154,7 +156,7 @@ def describe_variability(
 
 
 def variability_files(path: Path | str) -> list[Path]:
-    """Every file that `read_variability` reads."""
+    """Return every file that `read_variability` reads."""
     place = Path(path) / CLASS_FILES if input_is_folder(path) else Path(path)
     if not is_json(read_text(place, ProfileError)):
         return [place]
@@ -166,7 +168,7 @@ _Read = tuple[tuple[str, ...], Floats, Floats]
 
 
 def has_runs(path: Path | str) -> bool:
-    """Whether there are runs of GPUs, from which scores are made; otherwise there are scores."""
+    """Return whether a file or folder has runs of GPUs, from which scores are made, rather than scores."""
     if input_is_folder(path) or is_json(read_text(path, ProfileError)):
         return True
     return "perf" in read_table(path, ProfileError).columns
@@ -199,7 +201,7 @@ def _class_files(path: Path) -> dict[str, Runs]:
     for name, entry in read_tree(path, ProfileError).mapping().items():
         short = _class_name(name)
         if not short or short in found:
-            raise entry.wrong("is no name of a class, or the second of one name.", hint='such as "classA"')
+            raise entry.wrong("is not the name of a class, or is given twice.", hint='such as "classA"')
         file = _resolved(path.parent, entry)
         if file not in read:
             read[file] = _runs(read_table(file, ProfileError))
@@ -210,17 +212,17 @@ def _class_files(path: Path) -> dict[str, Runs]:
 
 
 def _class_name(text: str) -> str:
-    """`A` of `classA`."""
+    """Return `A` of `classA`."""
     return text.strip().removeprefix("class").strip()
 
 
 def _resolved(folder: Path, entry: TreeEntry) -> Path:
-    """A file as it is named, or under the last parts of that name: published folders get moved."""
+    """Return the named file, or the file with the last parts of that path: published folders get moved."""
     parts = PurePosixPath(entry.text()).parts
     for start in range(len(parts)):
         if input_is_file(folder.joinpath(*parts[start:])):
             return folder.joinpath(*parts[start:])
-    raise entry.wrong("there is no such file beside it.", hint=f"give a path relative to {folder}")
+    raise entry.wrong("there is no such file next to it.", hint=f"give a path relative to {folder}")
 
 
 def _runs(table: FileTable) -> Runs:
@@ -244,7 +246,8 @@ def _runs(table: FileTable) -> Runs:
 
 
 def _gpu_names(table: FileTable, rows: Sequence[CsvRow]) -> list[str]:
-    """Which real GPU each run was on: by where it is, if every line says so, since files of one cluster name GPUs differently."""
+    """Return the real GPU of each run. Locations identify it if every line has one, since files of one cluster name GPUs
+    differently."""
     if {"cabinet", "node", "device"} <= set(table.columns):
         places = [[row.text(column) for column in ("cabinet", "node", "device")] for row in rows]
         if all(part and not part.startswith("-") for place in places for part in place):
@@ -253,14 +256,14 @@ def _gpu_names(table: FileTable, rows: Sequence[CsvRow]) -> list[str]:
         return [""] * len(rows)
     for row in rows:
         if not row.text("uuid"):
-            raise row.wrong("uuid", "is empty.", hint="say on which GPU every run was")
+            raise row.wrong("uuid", "is empty.", hint="name the GPU of every run")
     return [row.text("uuid") for row in rows]
 
 
 def _from_runs(files: Sequence[Runs], gpus: int | None, seed: int, sampled: bool) -> tuple[Floats, Floats]:
     for file in files:
         if not file.by_gpu and (gpus is None or not sampled):
-            problem = "does not say which GPU a run was on."
+            problem = "does not name the GPU of each run."
             raise ProfileError(problem, where=file.where, field="uuid", hint="add the column uuid, or sample runs for a cluster")
     count = gpus if gpus is not None else len(files[0].by_gpu)
     draw = random.Random(seed)
@@ -275,7 +278,7 @@ def _medians(files: Sequence[Runs], count: int, draw: random.Random) -> tuple[Fl
     drawn: list[str] = []
     while len(drawn) < count:
         drawn += draw.sample(names, len(names))
-    # A class on the file of another takes its medians too.
+    # A class with the same file as another class shares its medians.
     once = {id(file): _gpu_medians(file) for file in files}
     known = [once[id(file)] for file in files]
     listed = [list(each) for each in known]
@@ -285,7 +288,7 @@ def _medians(files: Sequence[Runs], count: int, draw: random.Random) -> tuple[Fl
         for row, by_gpu in enumerate(known):
             real = next((each for each in held if each in by_gpu), None)
             if real is None:
-                # This file never saw that GPU: another stands in for it, the same one for all files that know that one.
+                # This file does not have that GPU. Another GPU replaces it, the same one for all files that have the replacement.
                 real = draw.choice(listed[row])
                 held.append(real)
             scores[row, gpu], spread[row, gpu] = by_gpu[real]
@@ -298,13 +301,14 @@ def _gpu_medians(file: Runs) -> dict[str, tuple[float, float]]:
 
 
 def _deviation(times: Sequence[float]) -> float:
-    """A robust standard deviation, relative to the median."""
+    """Return a robust standard deviation, relative to the median."""
     middle = np.median(times)
     return float(1.4826 * np.median(np.abs(np.asarray(times) - middle)) / middle)
 
 
 def _median_spread(times: Sequence[float], noise: float) -> float:
-    """How far a GPU's median may be off; no GPU is taken to be steadier than they usually are. 0: a run, and nothing to go by."""
+    """Return the uncertainty of a GPU's median, assuming that no GPU is steadier than usual; 0 for a single run without other
+    information."""
     usual = max(_deviation(times), noise)
     if len(times) == 1 and noise == 0:
         return 0.0
@@ -335,7 +339,7 @@ def _own(table: FileTable, gpus: int | None) -> tuple[tuple[str, ...], Floats, F
         if not name:
             raise row.wrong("class", "is empty.", hint="name the class, such as A")
         if (name, gpu) in found:
-            raise row.wrong("gpu", f"class {name} of it is already given on line {lines[name, gpu]}.", hint="keep one of the two")
+            raise row.wrong("gpu", f"its class {name} is already given on line {lines[name, gpu]}.", hint="keep one of the two")
         found[name, gpu] = (_score(row, "score"), row.number("spread") if row.text("spread") else 0.0)
         lines[name, gpu] = row.line
     classes = tuple(sorted({name for name, _ in found}))
@@ -349,7 +353,7 @@ def _own(table: FileTable, gpus: int | None) -> tuple[tuple[str, ...], Floats, F
 
 
 def _wide(table: FileTable, gpus: int | None) -> tuple[tuple[str, ...], Floats, Floats]:
-    """PAL's scores: a line for every GPU, a column for every class."""
+    """Read PAL's scores: a line for every GPU, a column for every class."""
     testbed = "GPU_ID" in table.columns
     prefix, number = ("PerfVar_class", "GPU_ID") if testbed else ("pm_class", "gpu_id")
     columns = [column for column in table.columns if column.startswith(prefix) and len(column) > len(prefix)]
@@ -359,7 +363,7 @@ def _wide(table: FileTable, gpus: int | None) -> tuple[tuple[str, ...], Floats, 
     for row in table.rows():
         gpu = _gpu(row, number, gpus)
         if gpu in found:
-            raise row.wrong(number, "is there twice.", hint="keep one of the two lines")
+            raise row.wrong(number, "is given twice.", hint="keep one of the two lines")
         found[gpu] = [_score(row, column) for column in columns]
     count = gpus if gpus is not None else max(found, default=-1) + 1
     missing = next((gpu for gpu in range(count) if gpu not in found), None)

@@ -1,20 +1,21 @@
-"""The workloads of the built-in catalogue: a dozen and more real models, by what their architecture says about a step.
+"""The workloads of the built-in catalogue: more than a dozen real models, with the numbers that their architecture gives for a
+step.
 
 Parameters and multiplications come from the papers and the usual implementations. Two rules give the rest:
 
-- A convolution's output crosses memory about 28 times per step when batch normalisation and an activation follow it, forward and
-  backward, 14 times when only an activation does; two copies of it wait for the backward pass.
+- A convolution's output crosses memory about 28 times per step, forward and backward, when batch normalisation and an activation
+  follow it, and 14 times when only an activation does; two copies of it are kept for the backward pass.
 - A transformer layer keeps `tokens x width x (34 + 5 x heads x tokens / width)` bytes in half precision (Korthikanti et al. 2022)
   and moves that four times.
 
 Launches count the kernels of an eager framework: about three per layer forward, twice that backward, and per parameter tensor
 four for SGD with momentum and ten for Adam.
 
-The largest tensor is a product of the widths that the paper or its usual implementation gives; where it isn't plain which layer
-that is, a comment says so.
+The largest tensor is a product of the widths in the paper or its usual implementation. A comment names the layer where it isn't
+obvious.
 
-What the papers do not say was read off the tables that the catalogue is compared with: the seconds on the host, the launches of
-the LSTM, the NCF and the GRUs, and the lengths to which speech and sentences are padded.
+Numbers that the papers do not have were read off the tables with which the catalogue is compared: the seconds on the host, the
+launches of the LSTM, the NCF and the GRUs, and the lengths to which speech and sentences are padded.
 """
 
 from collections.abc import Mapping
@@ -26,17 +27,17 @@ from rota.beliefs.roofline import Workload
 _MEGA, _GIGA = 1e6, 1e9
 _NORMED, _PLAIN = 28, 14
 _RESNET_LARGEST = 512 * 512 * 9
-"""A 3 x 3 convolution of the last stage: a little more than the classifier, 2048 x 1000."""
+"""A 3 x 3 convolution of the last stage: slightly larger than the classifier, 2048 x 1000."""
 _VGG_LARGEST = 25088 * 4096
 """The first dense layer, on 7 x 7 pixels of 512 channels."""
 _ADAM = 16.0
-"""Bytes per parameter: weight, gradient and two moments; in mixed precision the half copies are in exchange for them."""
+"""Bytes per parameter: weight, gradient and two moments. Mixed precision needs the same, with half-precision copies instead."""
 
 
 def _convnet(
     name: str, title: str, *, gmacs: float, outputs: float, params: float, crossings: int = _NORMED, **rest: Any
 ) -> Workload:
-    """From multiplications and convolution outputs, in billions and millions per example."""
+    """Build a workload from multiplications and convolution outputs, in billions and millions per example."""
     width = 2 if rest.get("precision") == "half" else 4
     return Workload(
         name=name,
@@ -62,7 +63,8 @@ def _transformer(
     precision: Literal["fp32", "half"] = "fp32",
     **rest: Any,
 ) -> Workload:
-    """A stack of layers of 12 x width^2 weights, and a head of so many million weights over every token."""
+    """Build a workload from a stack of layers of 12 x width^2 weights, and a head of this many million weights over every
+    token."""
     per_token = 6 * (12 * layers * width**2 + head_params * _MEGA) + 12 * layers * width * tokens
     kept = tokens * width * layers * (34 + 5 * heads * tokens / width) * (1 if precision == "half" else 2)
     return Workload(
@@ -203,7 +205,7 @@ _ALL = (
         default_batch=64,
         largest_params=_VGG_LARGEST,
     ),
-    # In this and the next two the classifier is the largest tensor.
+    # In this model and the next two the classifier is the largest tensor.
     _convnet(
         "googlenet",
         "GoogLeNet on ImageNet, normalised, without its auxiliary classifiers",
@@ -342,7 +344,7 @@ _ALL = (
         bytes_per_example=28 * 640 * 4,
         activation_bytes_per_example=2 * 640 * 4,
         params=1.6e6,
-        # Users of the deep half: its first layer takes two of 128 numbers.
+        # The users of the deep half, whose first layer takes two embeddings of 128 numbers.
         largest_params=6040 * 128,
         launches=300,
         default_batch=256,
@@ -445,10 +447,10 @@ _ALL = (
         _LLAMA,
         name="llama7b-lora",
         title="Llama 7B with LoRA of rank 8, 2048 tokens, recomputed activations",
-        # The frozen weights need no gradient of their own: six FLOPs per weight and token.
+        # Frozen weights need no gradient: six FLOPs per weight and token.
         flops_per_example=_LLAMA_TOKENS * (6 * 6.74e9 + 16 * 32 * 4096 * _LLAMA_TOKENS),
         trained_params=20e6,
-        # Rank 8 beside every matrix, of which the widest have 11,008 units.
+        # Rank 8 next to every matrix, of which the widest have 11,008 units.
         largest_params=8 * 11008,
         default_batch=1,
         sharded=False,

@@ -1,4 +1,4 @@
-"""Writes our table of rates: what was measured replaces what the file said of the same, and the rest of it stays."""
+"""Writing Rota's table of rates: new measurements replace those of the same cells in the file, and the rest of the file stays."""
 
 import contextlib
 import os
@@ -14,7 +14,7 @@ from rota.profiles.rates_csv import COLUMNS, read_rates
 
 
 class MeasuredRate(NamedTuple):
-    """One line of the table: a profile alone on GPUs of one node."""
+    """One line of the table: the exclusive rate of a profile on GPUs of one node."""
 
     profile: str
     accelerator: str
@@ -23,9 +23,9 @@ class MeasuredRate(NamedTuple):
 
 
 def check_table(path: Path) -> None:
-    """Raises if rates can't be added to this file: it is something else, or can't be written."""
+    """Raise ProfileError if rates cannot be added to this file: it is something else, or cannot be written."""
     if path.suffix.lower() != ".csv":
-        raise ProfileError("the name of a table of rates ends in .csv.", where=str(path), hint=f"{path}.csv")
+        raise ProfileError("must end in .csv.", where=str(path), hint=f"{path}.csv")
     if path.exists():
         read_rates(path)
     if not os.access(path if path.exists() else path.absolute().parent, os.W_OK):
@@ -33,7 +33,7 @@ def check_table(path: Path) -> None:
 
 
 def write_rates(path: Path, measured: Sequence[MeasuredRate]) -> None:
-    """Add these to the file. Readers find the old file or the new one, never a half, after a power cut too."""
+    """Add rates to the file. Readers see either the old or the new file, even after a power cut."""
     rows = _lines(path) if path.exists() else {}
     for rate in measured:
         line = {**dict.fromkeys(COLUMNS, ""), **{name: str(value) for name, value in rate._asdict().items()}, "nodes": "1"}
@@ -53,12 +53,12 @@ def write_rates(path: Path, measured: Sequence[MeasuredRate]) -> None:
 
 
 def _lines(path: Path) -> dict[tuple[str, ...], dict[str, str]]:
-    """The lines of a table, all columns in order."""
+    """Return the lines of a table, with all columns in order."""
     read = ({name: row.text(name) for name in COLUMNS} for row in read_table(path, ProfileError).folded(COLUMNS).rows())
     return {_key(line): line for line in read}
 
 
 def _key(line: dict[str, str]) -> tuple[str, ...]:
-    """What a line is of. GPUs and nodes may be left out."""
+    """Return the cell to which a line belongs. GPUs and nodes may be left out."""
     counts = (line["gpus"] or "1", str(int(line["nodes"] or "1") > 1))
     return (line["profile"], canonical(line["accelerator"]), *counts, line["beside"])

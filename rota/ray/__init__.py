@@ -1,1 +1,2 @@
-"""Rota on a Ray cluster: Ray finds nodes, reaches them, restarts agents and tells who died. Rota decides everything else."""
+"""Rota on a Ray cluster: Ray discovers nodes, connects to them, restarts agents and reports failures. Rota decides everything
+else."""

@@ -1,9 +1,9 @@
-"""Whether a Ray cluster asks for a token. A cluster that does not runs the code of everyone who can reach its ports, as the user
-who started it.
+"""Check whether a Ray cluster asks for a token. A cluster that does not ask runs the code of everyone who can reach its ports, as
+the user who started it.
 
-The environment of this process does not answer that: a cluster without authentication accepts clients with a token as well. So
-two processes ask the head for its name, the first without a token and the second with ours. Ray's nodes need no check of their
-own: without the token they can't join, and with it they ask for it.
+The environment of this process does not show that: a cluster without authentication accepts clients with a token as well. So two
+processes ask the head for its name, the first without a token and the second with ours. Ray's nodes need no separate check:
+without the token they cannot join, and with it they ask for it.
 """
 
 import importlib
@@ -21,9 +21,9 @@ from rota.ray.knock import ACCEPTED, REFUSED
 
 MODE, TOKEN, TOKEN_PATH = "RAY_AUTH_MODE", "RAY_AUTH_TOKEN", "RAY_AUTH_TOKEN_PATH"
 KNOCK_SECONDS = 60.0
-"""Time for one question to the head. Ray itself gives up after 40 seconds."""
+"""Time limit of one request to the head, in seconds. Ray itself gives up after 40 seconds."""
 MAKE_TOKEN, USE_TOKEN = "(umask 077; ray get-auth-token --generate)", "export RAY_AUTH_MODE=token"
-"""The two lines that switch token authentication on."""
+"""The two commands that switch token authentication on."""
 FIX = (
     f"{MAKE_TOKEN}   # once; copy ~/.ray/auth_token to every node, mode 600\n"
     f"     {USE_TOKEN}                   # before ray start on every node, and before rota"
@@ -32,12 +32,12 @@ FIX = (
 
 @dataclass(frozen=True)
 class Door:
-    """How a cluster answers."""
+    """The answers of a cluster to clients without a token and with ours."""
 
     without_token: str
-    """accepted, refused, or what went wrong."""
+    """`accepted`, `refused`, or the problem."""
     with_ours: str
-    """accepted, refused, or what went wrong; empty: not asked, because a token is not needed."""
+    """`accepted`, `refused`, or the problem; empty if it was not tried, because no token is needed."""
 
     @property
     def open(self) -> bool:
@@ -50,7 +50,7 @@ class Door:
 
 
 def look_at_door(address: str) -> Door:
-    """Ask the head at HOST:PORT, which listens, without a token and then with ours."""
+    """Ask the listening head at HOST:PORT without a token, and if it refuses, with ours."""
     plain = {name: value for name, value in os.environ.items() if name not in (TOKEN, TOKEN_PATH)} | {MODE: "disabled"}
     without = _knock(address, plain)
     return Door(without, _knock(address, dict(os.environ)) if without == REFUSED else "")
@@ -80,7 +80,7 @@ def check_authentication(address: str, *, insecure: bool, say: Callable[[str], N
             f"{FIX}\n     On a private test machine: --insecure-ray",
         )
     if not door.known:
-        raise _refused(f"whether this Ray cluster asks for a token is not known ({door.without_token}).", address, "ray status")
+        raise _refused(f"it is unknown whether this Ray cluster asks for a token ({door.without_token}).", address, "ray status")
     if door.with_ours == REFUSED:
         problem = "this Ray cluster asks for a token, and the one given here is missing or wrong."
         raise _refused(
@@ -98,7 +98,7 @@ def check_authentication(address: str, *, insecure: bool, say: Callable[[str], N
 
 
 def readable_token() -> Path | None:
-    """The file with our token, if others than its owner can read it."""
+    """Return the file with our token if users other than its owner can read it."""
     if os.environ.get(TOKEN):
         return None
     path = Path(os.environ.get(TOKEN_PATH) or Path.home() / ".ray" / "auth_token")
@@ -110,7 +110,7 @@ def readable_token() -> Path | None:
 
 
 def _reachable(path: Path) -> bool:
-    """Whether others may enter all folders on the way."""
+    """Return whether other users may enter all folders on the way."""
     return all(folder.stat().st_mode & (stat.S_IXGRP | stat.S_IXOTH) for folder in path.resolve().parents)
 
 
@@ -119,7 +119,7 @@ def _refused(problem: str, address: str, hint: str) -> OptionError:
 
 
 def use_our_token() -> None:
-    """Let Ray send our token also where RAY_AUTH_MODE is not set. Before Ray is started in this process."""
+    """Let Ray send our token even if RAY_AUTH_MODE is not set. Call this before Ray is started in this process."""
     setup: Any = importlib.import_module("ray._private.authentication.authentication_token_setup")
     loader = setup.AuthenticationTokenLoader.instance()
     if MODE not in os.environ and loader.has_token(ignore_auth_mode=True):

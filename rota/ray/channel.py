@@ -1,8 +1,8 @@
 """The channel to the nodes of a Ray cluster.
 
-Every Ray node with GPUs has one agent, an actor that stays on that node. Ray restarts its process; after a node died the actor of
-its next life is another one, because Ray gives that node another number. Calls are never repeated by Ray: whether one that failed
-was carried out is not known, and the driver asks again.
+Every Ray node with GPUs has one agent, an actor that stays on that node. Ray restarts its process. After a node died and came
+back, Ray gives it another number, so it gets another actor. Ray never repeats calls: whether a failed call was carried out is
+unknown, and the driver sends it again.
 """
 
 import contextlib
@@ -31,24 +31,25 @@ from rota.ray.names import ASK, REPLACE, TELL, OneOfAName
 _T = TypeVar("_T")
 LOOK_SECONDS = 1.0
 FIRST_LOOK_SECONDS = 60.0
-"""So long the nodes may take to answer when a scheduler comes up."""
+"""Longest wait for the nodes when a scheduler starts, in seconds."""
 ASK_AGAIN_SECONDS = 5.0
-"""A node that was asked who it is, and has not answered for so long, is asked again: the call may never return."""
+"""Interval after which a node that has not identified itself gets another request, in seconds. The earlier call may never
+return."""
 RING_SECONDS = 30.0
-"""So long a call waits for a supervisor to ring."""
+"""How long a call waits for a supervisor to ring, in seconds."""
 NAME_LABEL, TYPE_LABEL = "rota/node", "ray.io/accelerator-type"
 SETTINGS: Mapping[str, str] = {
     "RAY_gcs_rpc_server_reconnect_timeout_s": "3600",
     "RAY_grpc_client_keepalive_time_ms": "5000",
     "RAY_grpc_client_keepalive_timeout_ms": "5000",
 }
-"""Of Ray, for this process. It ends a process whose head is away for longer than the first, by default a minute; without the
-others a call to a node that is cut off may never return."""
+"""Settings of Ray for this process. Ray ends a process whose head is away for longer than the first, by default a minute. Without
+the others, a call to a node that is cut off may never return."""
 
 
 def start_ray(address: str, namespace: str, settings: Mapping[str, str] = SETTINGS) -> Any:
-    """Ray's module, connected to the cluster at HOST:PORT that `find.py` has checked. `settings` of Ray hold unless the
-    environment says otherwise."""
+    """Connect to the cluster at HOST:PORT that `find.py` has checked, and return Ray's module. The environment takes precedence
+    over these `settings` of Ray."""
     import ray
 
     os.environ |= {name: value for name, value in settings.items() if name not in os.environ}
@@ -61,12 +62,12 @@ def start_ray(address: str, namespace: str, settings: Mapping[str, str] = SETTIN
         ) from None
     _silence()
     if threading.current_thread() is threading.main_thread():
-        signal.signal(signal.SIGTERM, signal.SIG_DFL)  # Ray prints pages about it
+        signal.signal(signal.SIGTERM, signal.SIG_DFL)  # Ray prints long messages on SIGTERM
     return ray
 
 
 def _silence() -> None:
-    """Ray prints what happens to nodes, with pages of its logs. Rota says that in its own words; Ray has no switch for it."""
+    """Keep Ray from printing events of nodes, with pages of its logs. Rota reports them itself, and Ray has no switch for it."""
     with contextlib.suppress(ImportError, AttributeError):
         from ray._private import worker
 
@@ -74,35 +75,35 @@ def _silence() -> None:
 
 
 class _Agent:
-    """One life of a node's agent."""
+    """The agent of a node, from its start until the node or the agent is gone."""
 
     def __init__(self, actor: Any, name: str) -> None:
         self.actor, self.name = actor, name
         self.facts: NodeFacts | None = None
         self.ask_s = 0.0
-        """When to ask it who it is, as long as it has not answered."""
+        """Time of the next request for its identity, until it has answered."""
         self.listen_s = 0.0
-        """When to listen for its supervisors: at once, or when the call that does has surely got lost."""
+        """Time of the next call that listens for its supervisors: at once, or when the present call has surely got lost."""
         self.listens = 0
-        """The number of the last call that listens."""
+        """Number of the last call that listens."""
         self.alive = True
 
 
 class RayChannel:
-    """`NodeChannel` by Ray."""
+    """A `NodeChannel` over Ray."""
 
     nodes_can_leave = True
 
     def __init__(self, address: str, home_id: str, folder: Path | None = None) -> None:
-        """`home_id`: schedulers of other homes have agents of their own; `folder`: on a disk of each node, by default below the
-        state folder that the user has there."""
+        """Connect to the cluster. Schedulers of other homes, by `home_id`, have agents of their own. `folder` is on a disk of
+        each node, by default below the user's state folder there."""
         self._ray = start_ray(address, f"rota-{home_id}")
         self._folder = folder or Path(NODES) / home_id
         self.problems: dict[str, str] = {}
-        """What an agent last raised, or why it could not be made, by the name of its node."""
+        """The last problem of each agent, by the name of its node."""
         self._agents: dict[str, _Agent] = {}
         self._alive: set[str] = set()
-        """Hosts that Ray said to be there at the last look."""
+        """Hosts that were alive at the last look."""
         self._there: dict[str, ReachableHost] = {}
         self._draining: set[str] = set()
         self._lock = threading.Lock()
@@ -111,7 +112,7 @@ class RayChannel:
         self._wake: Callable[[], None] = lambda: None
         self._stopping = threading.Event()
         self._news = threading.Event()
-        """All of them have said who they are."""
+        """Set once all nodes have answered who they are."""
         self._names = OneOfAName()
         self._notes: queue.SimpleQueue[str] = queue.SimpleQueue()
         self._look()
@@ -119,7 +120,7 @@ class RayChannel:
         self._thread.start()
         self._news.wait(FIRST_LOOK_SECONDS)
 
-    # What the driver asks for.
+    # Methods that the driver calls.
 
     def open(self, wake: Callable[[], None]) -> None:
         self._wake = wake
@@ -147,7 +148,7 @@ class RayChannel:
         return _all_of(self._notes)
 
     def read_gpus(self) -> Readings:
-        return {}  # nodes are asked with every heartbeat
+        return {}  # every heartbeat asks the nodes for readings
 
     def rang(self) -> set[str]:
         with self._lock:
@@ -155,12 +156,12 @@ class RayChannel:
         return found
 
     def close(self) -> None:
-        """The agents stay: the next scheduler of this home finds them."""
+        """Disconnect. The agents stay, so the next scheduler of this home finds them."""
         self._stopping.set()
         self._thread.join(LOOK_SECONDS * 2)
         self._ray.shutdown()
 
-    # Looking at the cluster, in a thread of its own: while its head is away, Ray's calls take seconds.
+    # A separate thread looks at the cluster, because Ray's calls take seconds while its head is away.
 
     def _run(self) -> None:
         while not self._stopping.wait(LOOK_SECONDS):
@@ -185,7 +186,7 @@ class RayChannel:
         self._tell_there(draining)
 
     def _order(self) -> Callable[[tuple[str, Any]], bool]:
-        """Of several hosts with one name, those come first that have not ended and had an agent under the scheduler before."""
+        """Return a sort key for hosts with the same name: hosts that have not ended and that had an agent before come first."""
         had: set[str] = set()
         if not self._agents:
             with contextlib.suppress(Exception):  # the order matters only if there are several
@@ -195,7 +196,7 @@ class RayChannel:
         )
 
     def _may_join(self, host: str, node: Mapping[str, Any], alive: Mapping[str, Any]) -> bool:
-        """Whether this host gets an agent: the one that has its name is gone, or does not answer."""
+        """Return whether this host gets an agent: no other host has its name, or that host is gone or does not answer."""
         name = _name(node)
         holder = next((each for each in self._agents if each in alive and self._agents[each].name == name), None)
         if holder is None:
@@ -233,7 +234,7 @@ class RayChannel:
             self._news.set()
 
     def _to_leave(self) -> set[str]:
-        """Nodes that Ray drains. It tells that in no public way."""
+        """Return the nodes that Ray drains. Ray has no public function for this."""
         try:
             from ray._private.state import state
 
@@ -242,7 +243,7 @@ class RayChannel:
             return set()
 
     def _greet(self, host: str, node: Mapping[str, Any]) -> None:
-        """Make its agent, or find the one that an earlier scheduler made."""
+        """Make the agent of a host, or find the agent that an earlier scheduler made."""
         from ray.util.scheduling_strategies import NodeAffinitySchedulingStrategy
 
         labels, name = node.get("Labels") or {}, _name(node)
@@ -262,7 +263,7 @@ class RayChannel:
             )
             .remote(str(self._folder / name), name, node["NodeManagerAddress"], labels.get(TYPE_LABEL, ""), pretend)
         )
-        with contextlib.suppress(ValueError):  # there is none, as a rule
+        with contextlib.suppress(ValueError):  # usually there is none
             self._ray.kill(self._ray.get_actor(_former_name(host)))
         agent = self._agents[host] = _Agent(actor, name)
         self._ask_who(host, agent)
@@ -273,7 +274,7 @@ class RayChannel:
 
     def _met(self, agent: _Agent, text: str | None) -> None:
         if text is None:
-            agent.ask_s = 0.0  # its process may be on its way: the next look asks again
+            agent.ask_s = 0.0  # its process may be starting: the next look asks again
             return
         agent.facts = read_facts(json.loads(text))
         self._tell_there(self._draining)
@@ -281,14 +282,14 @@ class RayChannel:
     def _listen(self, host: str, agent: _Agent) -> None:
         def heard(rang: bool | None) -> None:
             if number != agent.listens:
-                return  # it took so long that another call listens now
+                return  # another call is listening since, because this one took too long
             agent.listen_s = 0.0
             if rang:
                 with self._lock:
                     self._rang.add(host)
                 self._wake()
             if rang is not None and agent.alive and not self._stopping.is_set():
-                self._listen(host, agent)  # else the next look does
+                self._listen(host, agent)  # otherwise the next look listens again
 
         agent.listen_s = boot_s() + 2 * RING_SECONDS
         agent.listens = number = agent.listens + 1
@@ -299,8 +300,8 @@ class RayChannel:
         self._wake()
 
     def _call(self, method: Any, *arguments: Any, host: str, then: Callable[[Any], None]) -> None:
-        """`then` gets what came, or None, in a thread of Ray's that all answers share: it must be quick. An agent that could not
-        be made is dead for good, also when what was in its way is gone; the next look makes another."""
+        """Call an agent. `then` gets the result or None, in a thread of Ray that all answers share, so it must be quick. An agent
+        that could not be made stays dead even if the obstacle is gone; the next look makes another one."""
 
         def came(done: "Future[Any]") -> None:
             problem = None if done.cancelled() else done.exception()
@@ -315,7 +316,7 @@ class RayChannel:
         method.remote(*arguments).future().add_done_callback(came)
 
     def _note_problem(self, host: str, problem: Any) -> None:
-        """What an agent raised, once for each node and problem: the node is of no use while it does."""
+        """Report the problem of an agent, once for each node and problem. The node is unusable until it is solved."""
         name, cause = self._agents[host].name if host in self._agents else host, problem.cause
         text = f"{type(cause).__name__}: {(str(cause).splitlines() or [''])[0]}"
         if self.problems.get(name) != text:
@@ -328,12 +329,12 @@ def _actor_name(host: str) -> str:
 
 
 def _former_name(host: str) -> str:
-    """Return the name of the agent of a scheduler whose messages were others."""
+    """Return the name of the agent of a scheduler with an earlier protocol."""
     return f"agent-{host}"
 
 
 def _name(node: Mapping[str, Any]) -> str:
-    """The name of a node: its label, or its host name."""
+    """Return the name of a node: its label, or else its host name."""
     return str((node.get("Labels") or {}).get(NAME_LABEL) or node["NodeManagerHostname"])
 
 
@@ -346,5 +347,5 @@ def _all_of(items: "queue.SimpleQueue[_T]") -> "list[_T]":
 
 
 def _has_nvml(labels: Mapping[str, str]) -> bool:
-    """Whether the node has GPUs of its own; one whose label says so has pretend ones, for trying things out."""
+    """Return whether the node has real GPUs. A node whose label says so has pretend GPUs, for tests."""
     return labels.get("rota/pretend", "") != "true"

@@ -1,4 +1,4 @@
-"""Which Ray cluster is meant: HOST:PORT of the head of the one that `--ray` names."""
+"""Finding the Ray cluster that `--ray` names: HOST:PORT of its head."""
 
 import contextlib
 import os
@@ -14,8 +14,8 @@ ADDRESS = "RAY_ADDRESS"
 
 
 def checked_cluster(address: str, *, insecure: bool, say: Callable[[str], None]) -> str:
-    """HOST:PORT of a cluster that may be used: its head listens, and it asks for the token that we have. `say` gets what people
-    should know: which cluster `auto` found, and that one without a token is used."""
+    """Return HOST:PORT of a cluster that may be used: its head listens, and it asks for the token that we have. `say` gets the
+    messages for the user: which cluster `auto` found, and that a cluster without a token is used."""
     if "://" in address:
         problem = "is not the address of Ray's head. Start the command on a node of the cluster."
         raise OptionError(problem, field="--ray", value=address, hint="--ray auto, there")
@@ -40,14 +40,14 @@ def _check_installed(address: str) -> None:
 
 
 def clusters_here() -> list[str]:
-    """HOST:PORT of each Ray cluster that has a process on this machine, of any user."""
+    """Return HOST:PORT of each Ray cluster that has a process on this machine, of any user."""
     from ray._private.services import find_gcs_addresses
 
     return distinct(find_gcs_addresses())
 
 
 def distinct(addresses: Iterable[str]) -> list[str]:
-    """Without those that name the same place as another, such as localhost and 127.0.0.1."""
+    """Leave out addresses of the same place as another one, such as localhost and 127.0.0.1."""
     found: dict[tuple[str, int], str] = {}
     for address in sorted(addresses):
         host, port = read_address(address)
@@ -58,7 +58,7 @@ def distinct(addresses: Iterable[str]) -> list[str]:
 
 
 def _found_here() -> str:
-    """What RAY_ADDRESS says, or the one cluster of this machine."""
+    """Return the cluster of RAY_ADDRESS, or else the only cluster of this machine."""
     from ray._private.services import canonicalize_bootstrap_address
 
     here = clusters_here() if os.environ.get(ADDRESS) in (None, "", AUTO) else []

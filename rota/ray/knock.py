@@ -1,8 +1,8 @@
-"""Ask the head of a Ray cluster for its name, and print what became of it: accepted, refused, or the problem in one line.
+"""Ask the head of a Ray cluster for its name, and print the outcome: accepted, refused, or the problem in one line.
 
     RAY_AUTH_MODE=disabled python -m rota.ray.knock HOST:PORT
 
-This is a program of its own because Ray reads its settings once for each process: whether a token is sent is settled by then.
+This is a separate program because Ray reads its settings once per process, among them whether it sends a token.
 """
 
 import importlib

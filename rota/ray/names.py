@@ -1,41 +1,41 @@
-"""One node of a name: which of two hosts that have the same name is used.
+"""Duplicate node names: which of two hosts with the same name is used.
 
-A machine on which Ray is started again comes back under its name before Ray has noticed that its earlier life is over. Then the
-newer host is used. Two nodes that were given one name by mistake look the same at first, but the first still answers: then the
-first is used, and the second is not until the first is gone.
+A machine on which Ray was restarted comes back under its name before Ray has noticed that the earlier one is gone. Then the newer
+host is used. Two nodes that were given one name by mistake look the same at first, but the first still answers: then the first is
+used, and the second is not used until the first is gone.
 """
 
 ASK, WAIT, TELL, REPLACE = "ask", "wait", "tell", "replace"
 ASK_EVERY_SECONDS = 2.0
 ANSWER_SECONDS = 5.0
-"""A host that takes longer to say who it is does not answer."""
+"""Time limit for a host to answer who it is, in seconds."""
 SURE_SECONDS = 10.0
-"""Both hosts must be there for this long before they count as two nodes. The agent of an earlier life ends within seconds. A
-host on another machine is given up only after this long without an answer."""
+"""Time for which both hosts must be there before they count as two nodes, in seconds. The agent of an earlier Ray process ends
+within seconds. A host on another machine is given up only after this long without an answer."""
 
 
 class _Pair:
-    """Two hosts of one name."""
+    """Two hosts with one name."""
 
     def __init__(self, now_s: float) -> None:
         self.since_s = self.answered_s = now_s
         self.asked_s: float | None = None
-        """When the first was asked, while its answer is awaited."""
+        """Time at which the first host was asked, while its answer is awaited."""
         self.ask_s = now_s
         self.failed = self.told = False
 
 
 class OneOfAName:
-    """What is known of hosts that have the same name as another."""
+    """Hosts that have the same name as another host."""
 
     def __init__(self) -> None:
         self._pairs: dict[tuple[str, str, str], _Pair] = {}
         self._ended: set[str] = set()
-        """Hosts whose agent has ended. Ray may not have noticed yet that they are gone, which is not worth a word."""
+        """Hosts whose agent has ended. Ray may not have noticed yet that they are gone, so they get no warning."""
 
     @property
     def refused(self) -> set[str]:
-        """Hosts that are not used, as far as is known now."""
+        """Hosts that are not used at present."""
         return {second for _, _, second in self._pairs}
 
     def end(self, host: str) -> None:
@@ -45,7 +45,8 @@ class OneOfAName:
         return host in self._ended
 
     def look(self, name: str, first: str, second: str, *, same_machine: bool, now_s: float) -> str:
-        """What to do about the second host now: ask the first who it is, wait, tell the operator, or use the second instead."""
+        """Return what to do about the second host now: ask the first who it is, wait, warn the operator, or use the second
+        instead."""
         pair = self._pairs.setdefault((name, first, second), _Pair(now_s))
         if pair.asked_s is not None and now_s >= pair.asked_s + ANSWER_SECONDS:
             pair.asked_s, pair.failed = None, True
@@ -63,7 +64,7 @@ class OneOfAName:
         return WAIT
 
     def heard(self, name: str, first: str, answer: object, now_s: float) -> None:
-        """The first host has said who it is, or could not (None)."""
+        """Note that the first host has answered who it is, or could not (None)."""
         for (named, one, _), pair in list(self._pairs.items()):
             if (named, one) == (name, first) and pair.asked_s is not None:
                 pair.asked_s, pair.failed = None, answer is None
@@ -71,6 +72,6 @@ class OneOfAName:
                     pair.answered_s = now_s
 
     def only(self, alive: set[str]) -> None:
-        """Other hosts are gone."""
+        """Forget all hosts that are not alive."""
         self._pairs = {key: pair for key, pair in self._pairs.items() if {key[1], key[2]} <= alive}
         self._ended &= alive

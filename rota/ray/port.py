@@ -1,4 +1,4 @@
-"""Whether anything listens where a Ray cluster should be. Ray itself tries for two minutes before it gives up."""
+"""Check that something listens at the address of a Ray cluster. Ray itself tries for two minutes before it gives up."""
 
 import contextlib
 import socket
@@ -9,7 +9,7 @@ ANSWER_SECONDS = 5.0
 
 
 def check_port(address: str) -> None:
-    """An error if nothing listens at HOST:PORT."""
+    """Raise OptionError if nothing listens at HOST:PORT."""
     host, port = read_address(address)
     try:
         answers(host, port)
@@ -23,7 +23,7 @@ def check_port(address: str) -> None:
 
 
 def read_address(address: str) -> tuple[str, int]:
-    """Host and port."""
+    """Return the host and the port."""
     host, colon, port = address.rpartition("://")[2].rpartition(":")
     if not colon or not host or not (port.isascii() and port.isdigit() and 0 < int(port) < 65536):
         raise OptionError("is not HOST:PORT.", field="--ray", value=address, hint="--ray 10.0.0.1:6379, or --ray auto")
@@ -31,6 +31,6 @@ def read_address(address: str) -> tuple[str, int]:
 
 
 def answers(host: str, port: int) -> None:
-    """An OSError if nothing takes a connection there."""
+    """Raise OSError if nothing accepts a connection there."""
     with contextlib.closing(socket.create_connection((host, port), timeout=ANSWER_SECONDS)):
         pass

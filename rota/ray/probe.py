@@ -1,4 +1,5 @@
-"""Before a sweep runs on a Ray cluster: every node tells what it calculates with, and those that differ are named."""
+"""The check before a sweep runs on a Ray cluster: every node reports its versions, and nodes that differ from this machine are
+named."""
 
 import json
 import subprocess
@@ -12,31 +13,31 @@ from rota.experiments.versions import differences, versions
 from rota.ray.channel import NAME_LABEL
 
 PROBE_SECONDS = 120.0
-"""So long a node may take to answer."""
+"""Time limit for a node to answer, in seconds."""
 
 
 def node_versions() -> str:
-    """What the processes that run cells on this node calculate with, as JSON. A process of its own tells it, because Ray puts
-    folders of the sweep's machine into the path of its own processes; else what it says at its end."""
+    """Return the versions of the packages that compute cells on this node, as JSON. A separate process reports them, because Ray
+    adds folders of the sweep's machine to the path of its own processes. If it fails, return its error."""
     done = subprocess.run([sys.executable, "-P", "-m", "rota.experiments.versions"], capture_output=True, text=True)
     if done.returncode != 0:
-        return json.dumps({"error": (done.stderr.strip().splitlines() or ["it told nothing"])[-1]})
+        return json.dumps({"error": (done.stderr.strip().splitlines() or ["no output"])[-1]})
     return done.stdout
 
 
 def node_name(node: Mapping[str, Any]) -> str:
-    """The name of a node as `ray.nodes()` has it, with its address."""
+    """Return the name of a node of `ray.nodes()`, with its address."""
     labels = node.get("Labels") or {}
     return f"{labels.get(NAME_LABEL) or node['NodeManagerHostname']} ({node['NodeManagerAddress']})"
 
 
 def usable(nodes: Sequence[Mapping[str, Any]]) -> dict[str, Mapping[str, Any]]:
-    """Those that can run cells, by their numbers."""
+    """Return the nodes that can run cells, by their IDs."""
     return {node["NodeID"]: node for node in nodes if node["Alive"] and node["Resources"].get("CPU", 0) >= 1}
 
 
 def probe(ray: Any, address: str) -> set[str]:
-    """The numbers of nodes that did not answer. An error if a node differs from this machine, or if none answers."""
+    """Return the IDs of nodes that did not answer. Raise OptionError if a node differs from this machine, or if none answers."""
     from ray.util.scheduling_strategies import NodeAffinitySchedulingStrategy
 
     nodes = usable(ray.nodes())
@@ -51,7 +52,7 @@ def probe(ray: Any, address: str) -> set[str]:
     if wrong:
         listed = "; ".join(f"{node_name(nodes[number])} has {', '.join(other)}" for number, other in wrong.items())
         raise OptionError(
-            f"results would not be the same bytes: {listed}.",
+            f"results would not be byte-identical: {listed}.",
             field="--ray",
             value=address,
             hint=f"the same Rota ({__version__}), Python and packages on every node; then start Ray there again",
@@ -64,7 +65,7 @@ def probe(ray: Any, address: str) -> set[str]:
 
 
 def _version_differences(ray: Any, ref: Any) -> list[str] | None:
-    """What a node has that this machine has not; None: it is lost."""
+    """Return the versions of a node that differ from this machine; None if the node is lost."""
     try:
         found = json.loads(ray.get(ref))
     except ray.exceptions.RayTaskError as problem:

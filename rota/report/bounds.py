@@ -68,8 +68,8 @@ class Bounds:
     offered_load: float | None = None
     """Seconds of the whole cluster that the jobs need, at the prices that make it the most, divided by the seconds from the first
     to the last submission. With equal GPUs: sum of GPUs x run time / (cluster GPUs x that time). Limited to the fraction of the
-    cluster that the jobs would occupy at one time if none waited: a few long jobs in quick succession are no heavy load if all of
-    them fit. None also if all jobs are submitted at once."""
+    cluster that the jobs would occupy at one time if none waited: a few long jobs in quick succession are not a heavy load if all
+    of them fit. None also if all jobs are submitted at once."""
     shortest_seconds: Floats
     """Shortest run time of each job in seconds, in the order given; inf if unknown."""
 
@@ -129,7 +129,7 @@ class _Start(NamedTuple):
     shares: Floats
     """What each pool earns of the 1 that the cluster earns."""
     lean: Floats | None = None
-    """Fraction that each kind pays of the most it could pay alone; None: all of it."""
+    """Fraction that each kind pays of the most that it could pay alone; None for all of it."""
 
 
 def _kinds(
@@ -281,8 +281,8 @@ def _promising_shares(work: _Work) -> list[_Start]:
 
 
 def _promising_with_pairs(work: _Work, pairs: _Pairs) -> list[_Start]:
-    """Return where to look for good prices if GPUs are shared. How two partners divide the price is also a choice: as the program
-    says, or each as much as it could pay alone, reduced to what the pair may pay."""
+    """Return where to look for good prices if GPUs are shared. How two partners divide the price is also a choice: as in the
+    solution of the program, or each as much as it could pay alone, reduced to what the pair may pay."""
     relative = np.where(work.usable, work.slowdown, FOREVER)
 
     def best(weight: Floats) -> _Start:
@@ -304,7 +304,7 @@ def _behind(work: _Work, start: _Start) -> Floats:
 
 def _dual(relative: Floats, kind: Ints, weight: Floats, capacity: Ints, pairs: _Pairs | None = None) -> tuple[Floats, Floats]:
     """Return the shares that make the weighted sum of w the largest, and what each kind pays, from a linear program. The result
-    only says where to look: sizes follow from shares exactly, so the solver's tolerance cannot spoil a bound."""
+    only shows where to look: sizes follow from shares exactly, so the solver's tolerance cannot spoil a bound."""
     # Imported here: the import takes longer than many a simulation, and equal GPUs need no program.
     from scipy.optimize import milp
     from scipy.sparse import csr_array

@@ -106,8 +106,8 @@ def summarise(
     simulated_in_seconds: float | None,
     peak_memory_mb: float | None,
 ) -> Summary:
-    """Summarise a run. `window` is FIRST:LAST, half open, in trace order; None: every job. Averages and bounds are over the jobs
-    in the window that finished."""
+    """Summarise a run. `window` is FIRST:LAST, half open, in trace order; None for every job. Averages and bounds are over the
+    jobs in the window that finished."""
     first, last = _checked(window, len(arrivals))
     done = first + np.flatnonzero(np.isfinite(record.finished_s[first:last]))
     limits = bounds([arrivals[job] for job in done.tolist()], cluster, physics, packing=record.packing)

@@ -118,7 +118,7 @@ def compare(observed: RunObservation, record: Record) -> Fidelity:
 
 @dataclass
 class _Attempt:
-    """What the journal states about one attempt."""
+    """The journal's facts about one attempt."""
 
     start_seconds: float | None = None
     start_notice_seconds: float | None = None
@@ -143,7 +143,7 @@ class _Attempt:
 
 @dataclass
 class _Job:
-    """What the journal states about one job."""
+    """The journal's facts about one job."""
 
     spec: JobSpec
     submitted_s: float

@@ -1,7 +1,7 @@
 """Chaos: the same core against a driver that delays, drops, repeats and reorders messages, crashes nodes, jobs, the policy and
-the core itself, cuts nodes off, and lets clocks drift. It knows the truth, and checks the core against it at every step.
+the core itself, cuts nodes off, and lets clocks drift. The driver knows the truth, and checks the core against it at every step.
 
-Time is virtual and everything follows from one seed, so a failure found here is found again.
+Time is virtual and everything follows from one seed, so every failure can be reproduced.
 """
 
 import heapq
@@ -47,38 +47,38 @@ from rota.sim.agents import Agent, SimulatedTask
 
 
 class Broken(RotaError):
-    """The truth contradicts what the core must guarantee."""
+    """The truth contradicts a guarantee of the core."""
 
 
 @dataclass(frozen=True, kw_only=True)
 class Faults:
-    """How hostile the world is, until it stops. Probabilities are per message, rates per second."""
+    """How hostile the world is until `until_s`. Probabilities are per message, rates per second."""
 
     until_s: float = 600.0
-    """From here on nothing fails any more, and every job must come to its end."""
+    """Time after which nothing fails any more, and every job must end."""
     drop: float = 0.1
     repeat: float = 0.1
     delay_seconds: float = 1.0
-    """Mean delay of a message; exponential, so that messages overtake each other."""
+    """Mean delay of a message, in seconds; exponential, so messages overtake each other."""
     batch_seconds: float = 0.4
-    """Events that reach the core within this time may be told to it in one step."""
+    """Events that arrive within this time, in seconds, may reach the core in one step."""
     node_crash: float = 1 / 400
     job_crash: float = 1 / 100
-    """Also of sleeping ones; one in four is a yield that nobody asked for."""
+    """Rate of crashes, of parked jobs too. One crash in four is a yield that was not requested."""
     core_crash: float = 1 / 120
     core_crash_in_step: float = 1 / 400
-    """Probability, per step, that the core dies when its decision is written down and no command has left yet."""
+    """Probability, per step, that the core dies after its decision is journalled and before any command is sent."""
     partition: float = 1 / 200
     policy_failure: float = 0.1
     drift_seconds: float = 0.5
-    """An agent may notice the end of a lease this much late."""
+    """Longest delay until an agent notices that a lease has expired, in seconds."""
     cancel: float = 1 / 100
     hold: float = 1 / 50
     node_join: float = 0.0
     node_leave: float = 0.0
-    """Only of nodes that joined, so that every job can still run."""
+    """Rate at which nodes leave. Only nodes that joined leave, so every job can still run."""
     node_drain: float = 0.0
-    """For a while."""
+    """Rate at which nodes are drained, each for up to a minute."""
 
 
 HOSTILE_SETTINGS = Settings(
@@ -94,7 +94,7 @@ REPORT_SECONDS = 3.0
 
 @dataclass
 class _Gang:
-    """The truth about one attempt: it makes progress only while every part runs."""
+    """The truth about one attempt, which makes progress only while its processes on every node run."""
 
     job: int
     attempt: int
@@ -107,7 +107,7 @@ class _Gang:
 
 
 class Chaos:
-    """One hostile world around one core."""
+    """A hostile world around one core."""
 
     def __init__(
         self,
@@ -138,12 +138,12 @@ class Chaos:
         self.agents = [Agent(self, node) for node in range(len(cluster.nodes))]
         self.first_nodes = len(cluster.nodes)
         self.left: set[int] = set()
-        """Nodes that left for good."""
+        """Nodes that left permanently."""
         self.cut_off: dict[int, float] = {}
         self.storage: dict[int, float] = {}
         self.gangs: dict[tuple[int, int], _Gang] = {}
         self.gpu_owner: dict[int, dict[tuple[int, int], int]] = {}
-        """GPU -> (job, attempt) of those who have it -> the job that each was told may be there too."""
+        """GPU -> (job, attempt) of each job that holds it -> the partner named in that job's command."""
         self.specs = jobs
         self.finished: set[int] = set()
         self.failed: set[int] = set()
@@ -159,7 +159,7 @@ class Chaos:
     # Running -----------------------------------------------------------------------------------------------------
 
     def run(self, most_steps: int = 1_000_000) -> "Chaos":
-        """Until every job has ended, or Broken."""
+        """Run until every job has ended. Raise Broken if the core violates a guarantee."""
         for agent in self.agents:
             self._at(self.dice.random() * REPORT_SECONDS, partial(self._report, agent))
         for _ in self.specs:
@@ -186,7 +186,7 @@ class Chaos:
         return self
 
     def _unsettled(self) -> bool:
-        """The core has not yet learned of every end."""
+        """Return whether the core has jobs whose end it has not learned of."""
         return bool(self.core.state.jobs.row)
 
     def _missing(self) -> list[int]:
@@ -218,7 +218,7 @@ class Chaos:
     # The core ----------------------------------------------------------------------------------------------------
 
     def tell(self, events: list[External]) -> None:
-        """One step of the core, journalled before any command leaves."""
+        """Do one step of the core. The journal is written before any command is sent."""
         self.core.fold(self.now_s, events)
         decided = self.core.decide()
         self.journal.append((self.now_s, events, decided))
@@ -235,7 +235,7 @@ class Chaos:
             self._carry_out(command)
 
     def _check_ends(self) -> None:
-        """The core lets go of a job only for a reason."""
+        """Check that the core forgets only jobs that have ended."""
         for job in self.known - self.core.state.jobs.row.keys():
             if self.failures.get(job, 0) > self.specs[job].retries:
                 self.failed.add(job)
@@ -259,7 +259,7 @@ class Chaos:
                 self._send(node, partial(self._deliver, node, command))
 
     def _solve(self, command: CallPolicy) -> None:
-        """The policy sees the present; its answer may come late, or not at all."""
+        """Call the policy with the present view. The answer arrives with a delay, or a failure or a time-out arrives instead."""
         answer: External = Allocated(command.ticket, self.policy.allocate(command.view), self.now_s)
         if self._unlucky(self.faults.policy_failure):
             self._count("policy failures")
@@ -268,13 +268,13 @@ class Chaos:
         core = self.core
 
         def arrive() -> None:
-            if self.core is core:  # the asker may have died meanwhile
+            if self.core is core:  # the core that called may have died meanwhile
                 self.tell([answer])
 
         self._at(self.now_s + self.dice.expovariate(1 / self.faults.delay_seconds), arrive)
 
     def _crash_core(self) -> None:
-        """kill -9 between two steps."""
+        """Kill the core between two steps, and check that recovery gives the same state."""
         self._count("core crashes")
         before = self.core.snapshot(self.words)
         self.recover()
@@ -283,7 +283,7 @@ class Chaos:
         self._give_up_on_the_policy()
 
     def recover(self) -> None:
-        """A new core from the last snapshot and what was written down since. It decides nothing again."""
+        """Build a new core from the last snapshot and the journal since then. Recorded decisions are not made again."""
         twin = Scheduler(self.cluster, self.placer, self.settings, rates=self.rates)
         twin.restore(json.loads(json.dumps(self.snapshot)), self.words)
         for now_s, events, decided in self.journal:
@@ -295,7 +295,7 @@ class Chaos:
         self._check_ends()
 
     def _give_up_on_the_policy(self) -> None:
-        """Whoever was solving died with the core that asked."""
+        """Time out an open policy call: its worker died with the core."""
         if self.core.state.question.asked is not None:
             self.tell([PolicyTimedOut(self.core.state.question.decision, self.now_s)])
 
@@ -317,7 +317,7 @@ class Chaos:
             self._at(self.now_s + delay, lambda: self._pass(node, deliver))
 
     def _pass(self, node: int, deliver: Callable[[], None]) -> None:
-        """A node that is cut off hears nothing and is not heard."""
+        """Deliver a message unless the node is cut off."""
         if self.cut_off.get(node, 0.0) <= self.now_s:
             deliver()
 
@@ -329,7 +329,7 @@ class Chaos:
         self._send(node, partial(self._arrive, event))
 
     def _arrive(self, event: External) -> None:
-        """What comes in short succession is told together."""
+        """Collect events that arrive in short succession, and pass them to the core together."""
         if not self._inbox:
             self._at(self.now_s + self.dice.random() * self.faults.batch_seconds, self._flush)
         self._inbox.append(event)
@@ -351,7 +351,7 @@ class Chaos:
         for other in self.agents:
             part = other.parts.get(job)
             if part is not None and part.lives and part.attempt != command.attempt:
-                raise Broken(f"job {job} lives twice: attempt {part.attempt} on node {other.node} and {command.attempt}")
+                raise Broken(f"job {job} is running twice: attempt {part.attempt} on node {other.node} and {command.attempt}")
         key, whole = (job, command.attempt), tuple(command.gpus.tolist())
         gang = self.gangs.setdefault(key, _Gang(job, command.attempt, command.nodes, self.storage.get(job, 0.0), whole))
         self._take(command, gpus)
@@ -363,7 +363,7 @@ class Chaos:
         self._part_runs(self.gangs[command.job, command.attempt], node)
 
     def part_resized(self, node: int, command: Resize, gpus: tuple[int, ...]) -> None:
-        """It lets go of GPUs at once, and takes only what no other has."""
+        """Free GPUs that the job gives up, and take new ones. Raise Broken if another job holds one of them."""
         self._check_size(command)
         self._count("resizes")
         job, first, end = command.job, *self.span(node)
@@ -377,7 +377,8 @@ class Chaos:
             self.gpu_owner[gpu] = {(job, gang.attempt): -1}
 
     def _check_size(self, command: Launch | Resize) -> None:
-        """It gets a size that it accepts, the one of the option named, on one accelerator type."""
+        """Check that the job gets a size that it accepts, that its option has the same size, and that all GPUs have one
+        accelerator type."""
         job, options, gpus = command.job, self.core.state.knowledge.options, len(set(command.gpus.tolist()))
         spec = self.specs[job]
         if gpus not in (spec.gpu_counts or (spec.width,)):
@@ -385,20 +386,20 @@ class Chaos:
         if command.batch_size not in (spec.batch_sizes or (spec.batch_size,)):
             raise Broken(f"job {job} got batch size {command.batch_size} and accepts {spec.batch_sizes or spec.batch_size}")
         if (gpus, command.batch_size) != (options.gpus[command.option], options.batch_size[command.option]):
-            raise Broken(f"job {job} got {gpus} GPUs and batch size {command.batch_size}, which its option is not")
+            raise Broken(f"job {job} got {gpus} GPUs and batch size {command.batch_size}, which is not the size of its option")
         if len(set(self.cluster.gpu_pool[command.gpus].tolist())) != 1:
             raise Broken(f"job {job} got several accelerator types")
 
     def _take(self, command: Launch | Resume, gpus: tuple[int, ...]) -> None:
-        """Two may have a GPU if one of them was told of the other, and then they have all GPUs in common. Parts of
-        a GPU may be held by several jobs as far as they fit."""
+        """Record who holds these GPUs. Two jobs may hold a GPU if one was given as the other's partner, and then all their GPUs
+        are the same. Several jobs may hold fractions of a GPU if they fit. Raise Broken otherwise."""
         job = command.job
         for gpu in gpus:
             owners = self.gpu_owner.setdefault(gpu, {})
             parts = [self.specs[each].milli_per_gpu for each in (job, *(other for other, _ in owners))]
             if owners and max(parts) < MILLI:
                 if sum(parts) > MILLI:
-                    raise Broken(f"at {self.now_s:.3f} s: more than GPU {gpu} is given to jobs {[job, *owners]}")
+                    raise Broken(f"at {self.now_s:.3f} s: jobs {[job, *owners]} have more than all of GPU {gpu}")
                 self._count("split")
                 owners[job, command.attempt] = command.partner
                 continue
@@ -406,7 +407,7 @@ class Chaos:
                 if len(owners) > 1 or (command.partner != other and beside != job):
                     raise Broken(f"at {self.now_s:.3f} s: GPU {gpu} is held by job {other} and given to job {job}")
                 if self.gangs[other, attempt].gpus != self.gangs[job, command.attempt].gpus:
-                    raise Broken(f"at {self.now_s:.3f} s: jobs {other} and {job} share GPU {gpu} but not all they have")
+                    raise Broken(f"at {self.now_s:.3f} s: jobs {other} and {job} share GPU {gpu} but not all their GPUs")
                 self._count("shared")
             owners[job, command.attempt] = command.partner
 
@@ -429,7 +430,7 @@ class Chaos:
 
     def _complete(self, gang: _Gang, since_s: float) -> None:
         if gang.since_s != since_s:
-            return  # it was stopped on the way
+            return  # the gang was stopped meanwhile
         self.finished.add(gang.job)
         self._count("finished")
         self.storage[gang.job] = self.specs[gang.job].steps
@@ -440,7 +441,7 @@ class Chaos:
             self.to_core(node, Exited(gang.job, gang.attempt, self.now_s, Outcome.FINISHED, part.steps, node))
 
     def part_suspended(self, node: int, command: Suspend, part: SimulatedTask) -> float:
-        """A checkpoint counts once every part of the gang has written its share."""
+        """Suspend a gang on one node, and return its steps. A checkpoint counts once every node has written its shard."""
         job = command.job
         gang = self.gangs[job, part.attempt]
         self._pause(gang, node)
@@ -457,7 +458,7 @@ class Chaos:
         self._free(job, part.attempt, part.gpus)
 
     def _free(self, job: int, attempt: int, gpus: Iterable[int]) -> None:
-        """A sleeping part holds none, whoever has its GPUs now."""
+        """Free these GPUs. A parked job holds none, so another job may have them now."""
         for gpu in gpus:
             owners = self.gpu_owner.get(gpu, {})
             owners.pop((job, attempt), None)
@@ -465,7 +466,7 @@ class Chaos:
                 self.gpu_owner.pop(gpu, None)
 
     def _watch_lease(self, node: int, job: int, attempt: int) -> None:
-        """The agent ends what outlives its lease, by its own clock, which may be slow."""
+        """Let the agent stop an attempt that outlives its lease, by the agent's own clock, which may be slow."""
         agent, drift = self.agents[node], self.dice.random() * self.faults.drift_seconds
 
         def check() -> None:
@@ -493,7 +494,7 @@ class Chaos:
         self._at(self.now_s + REPORT_SECONDS, lambda: self._report(agent))
 
     def _join(self) -> None:
-        """Another machine, told by the driver; like a submission, that is not lost."""
+        """Add a node. Like a submission, the message of the driver is never lost."""
         self._count("joins")
         model = self.dice.choice(self.cluster.nodes)
         node = replace(model, name=f"new{len(self.agents)}", gpus=self.dice.randrange(1, 5))
@@ -504,7 +505,7 @@ class Chaos:
         self._report(agent)
 
     def _leave(self) -> None:
-        """A machine that joined is gone for good, with all it had."""
+        """Remove a node that joined, with all its processes, permanently."""
         joined = [agent for agent in self.agents[self.first_nodes :] if agent.node not in self.left]
         if joined:
             self._count("leaves")
@@ -520,7 +521,7 @@ class Chaos:
         self._at(self.now_s + self.dice.uniform(1, 60), lambda: self.tell([NodeDrainChanged(node, self.now_s, draining=False)]))
 
     def _end_all(self, agent: Agent) -> None:
-        """Every process of a node is dead, and the node does not answer."""
+        """Kill every process of a node, and let the node stop answering."""
         for job, part in agent.parts.items():
             if part.lives:
                 agent.end(job, part, Outcome.LOST)

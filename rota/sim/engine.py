@@ -1,4 +1,4 @@
-"""The engine: jumps from one instant to the next, carries the core's commands out, and answers with events."""
+"""The engine: advances from one instant to the next, carries out the core's commands, and replies with events."""
 
 import heapq
 import itertools
@@ -48,41 +48,41 @@ from rota.sim.run import WHOLE, SimulatedAttempt
 
 
 class _Mark(NamedTuple):
-    """How far a simulation was when somebody last looked."""
+    """Progress of a simulation at the last check."""
 
     turns: int
-    """Steps of the scheduler so far."""
+    """Number of scheduler steps so far."""
     happened: int
-    """Jobs that came or ended, and nodes that failed."""
+    """Number of job arrivals, job ends and node failures so far."""
     steps: float
     """Steps that unfinished jobs have done."""
     at_s: float
 
 
 Progress = Callable[[int, int, float], None]
-"""Called now and then with jobs finished, jobs in all, and simulated seconds."""
+"""Called regularly with the number of finished jobs, the number of all jobs, and the simulated time in seconds."""
 
 Journal = list[tuple[float, list[External], Decided | None]]
-"""What happened, when the core learned of it, and what it decided."""
+"""Entries of time, events that the core received, and its decision."""
 
 MOST_TURNS = 20_000
-"""So many plans, questions and reports may follow each other without any job getting further."""
+"""Minimum number of scheduler steps (plans, policy calls, reports) between two checks that jobs make progress."""
 
 SLOWEST_SECONDS = 1e-2
-"""While no job comes or ends, so much time must pass for each of them: else a policy keeps asking to be asked at once."""
+"""Minimum simulated time per scheduler step while no job arrives or ends, in seconds. A policy that spins stays below it."""
 
 
 EXIT, ANSWER, _FAIL, _REPAIR, _CHANGE = range(5)
 
 
 def place_of(problem: BaseException) -> str:
-    """` (mine.py:12)`: where it was raised."""
+    """Return where a problem was raised, like ` (mine.py:12)`."""
     frames = traceback.extract_tb(problem.__traceback__)
     return f" ({Path(frames[-1].filename).name}:{frames[-1].lineno})" if frames else ""
 
 
 class Engine:
-    """Runs one workload through one scheduler, one policy and one physics. Deterministic for a seed."""
+    """Runs one workload with one scheduler, one policy and one physics. Deterministic for a seed."""
 
     def __init__(
         self,
@@ -102,7 +102,7 @@ class Engine:
         self.scheduler, self.policy, self.physics = scheduler, policy, physics
         self.arrivals = arrivals
         self.cluster = cluster if cluster is not None else scheduler.state.machines.cluster
-        """All nodes that are ever there. The scheduler learns of those that join later when they do."""
+        """All nodes that ever exist. The scheduler learns of later nodes when they join."""
         self._changes = changes
         self._gone: set[int] = set()
         packs = scheduler.settings.packing or scheduler.settings.tactics.colocating is not None
@@ -113,7 +113,7 @@ class Engine:
         self._next_report_s = report_seconds
         self._measure_seconds = self._next_measure_s = measure_seconds
         self._to_measure: dict[int, int] = {}
-        """How often each running job is still to be measured since something last changed for it."""
+        """Number of measurements left for each running job since its conditions last changed."""
         self._progress = progress
         self._journal = journal
         self._heap: list[tuple[float, int, int, Any]] = []
@@ -121,7 +121,7 @@ class Engine:
         self._wake_s = FOREVER
         self._runs: dict[int, SimulatedAttempt] = {}
         self._sharing = packs
-        """Partners slow each other down, so that it matters who holds which GPUs with whom."""
+        """Whether partners may slow each other down, so that the engine must track which jobs hold which GPUs."""
         self._held = Occupancy(np.full(self.cluster.gpus, FREE, dtype=np.int64))
         self._next_arrival = 0
         self._storage: dict[int, float] = {}
@@ -144,7 +144,7 @@ class Engine:
         }
 
     def run(self) -> Record:
-        """To the end of the last job."""
+        """Run until the last job has ended, and return the record."""
         start_s = self.now_s
         for change in self._changes:
             self._push(start_s + change.at_s, _CHANGE, change)
@@ -192,7 +192,7 @@ class Engine:
     # Time --------------------------------------------------------------------------------------------------------
 
     def _next_events(self) -> list[External]:
-        """Everything that happens at the next instant: ends and answers, then arrivals, then the wake-up."""
+        """Return all events of the next instant: ends and replies, then arrivals, then the timer."""
         arrivals, heap = self.arrivals, self._heap
         submit_s = arrivals[self._next_arrival].submitted_s if self._next_arrival < len(arrivals) else FOREVER
         now = submit_s if submit_s < self._wake_s else self._wake_s
@@ -229,7 +229,7 @@ class Engine:
             job, attempt, stretch = item
             run = self._runs.get(job)
             if run is None or run.attempt != attempt or run.stretch != stretch:
-                return  # it was stopped before it got there, or got another pace
+                return  # the attempt was stopped before its end, or its rate changed
             self._stop(job, run)
             self._storage.pop(job, None)
             self.record.finish(job, self.now_s)
@@ -254,7 +254,7 @@ class Engine:
         heapq.heappush(self._heap, (at_s, what, next(self._tiebreak), item))
 
     def _report(self, events: list[External]) -> None:
-        """Where the running jobs are: one batch."""
+        """Report the steps of all running jobs in one event."""
         now = self.now_s
         while self._next_report_s <= now:
             self._next_report_s += self._report_seconds
@@ -271,7 +271,7 @@ class Engine:
             )
 
     def _measure(self, events: list[External]) -> None:
-        """How fast and how busy jobs are for which something changed a while ago."""
+        """Measure the jobs whose conditions changed recently: how fast and how busy they are."""
         now, left = self.now_s, self._to_measure
         while self._next_measure_s <= now:
             self._next_measure_s += self._measure_seconds
@@ -298,7 +298,7 @@ class Engine:
         )
 
     def _check_progress(self) -> None:
-        """Decisions that help no job go on for ever: a policy that lets nobody run, or wants to be asked again at once."""
+        """Raise SimulationStalled if decisions help no job: the policy lets no job run, or wants to be called again at once."""
         state, before = self.scheduler.state, self._mark
         self._look_after = self._turns + max(MOST_TURNS, 10 * len(state.jobs.row))
         done = sum(self._storage.get(job, 0.0) for job in state.jobs.row if job not in self._runs)
@@ -311,10 +311,10 @@ class Engine:
         if done > before.steps and seconds > MOST_TURNS * SLOWEST_SECONDS:
             return
         raise SimulationStalled(
-            f"{self._turns - before.turns:,} turns of the scheduler under {type(self.policy).__name__} in {seconds:g} s, up to "
-            f"{self.now_s:.0f} s, got no job {'anywhere' if done <= before.steps else 'far'}: "
+            f"{self._turns - before.turns:,} scheduler steps under {type(self.policy).__name__} in {seconds:g} s, up to "
+            f"{self.now_s:.0f} s, gave the jobs {'no' if done <= before.steps else 'hardly any'} progress: "
             f"{len(state.jobs.row)} are unfinished. "
-            f"The last plan lets {len(state.jobs.desired)} run and holds until {state.question.until_s:g} s.",
+            f"The last plan lets {len(state.jobs.desired)} of them run and holds until {state.question.until_s:g} s.",
             hint="let the policy rank every job, and answer with an until_s or timers that are further away",
         )
 
@@ -343,7 +343,7 @@ class Engine:
         self._after(self.physics.costs.start_of(spec, saved > 0), job, run, lambda later: self._up(command, run, later), events)
 
     def _alone_rate(self, spec: JobSpec, gpus: Any, levels: int, batch_size: int) -> float:
-        """The true rate on GPUs of its own, looked up once where all GPUs of a pool are alike."""
+        """Return the true rate on exclusive GPUs. It is looked up once if all GPUs of a pool are alike."""
         if not self.physics.by_profile or spec.gpu_counts or spec.batch_sizes:
             return self.physics.rate(spec, self.cluster, gpus, levels, batch_size)
         key = (spec.profile, self.cluster.gpu_pool.item(gpus.item(0)), len(gpus), levels)
@@ -359,7 +359,7 @@ class Engine:
         self._after(cost, command.job, run, lambda later: self._up(command, run, later), events)
 
     def _resize(self, command: Resize, events: list[External]) -> None:
-        """It rests while it changes its size, and holds all that it had and all that it gets."""
+        """Resize a running job. It pauses meanwhile, and holds its old and its new GPUs."""
         job, run = command.job, self._runs[command.job]
         self._saved(job, run, self.now_s)
         self._rest(job, run)
@@ -386,14 +386,14 @@ class Engine:
             self._go_on(other, both, job, new_round=both.round_s == self.now_s)
 
     def _begin_round(self) -> None:
-        """Everybody who runs goes on for the whole steps of another round."""
+        """Let every running job continue for the whole steps of another round."""
         for job, run in self._runs.items():
             if run.since_s < FOREVER:
                 self._go_on(job, run, self._company(job, run))
 
     def _go_on(self, job: int, run: SimulatedAttempt, other: int | None, new_round: bool = True) -> None:
-        """From here on at the pace it has in this company, and to the end that follows from it. Where rounds have whole steps, it
-        gets as many as fit into one that begins now."""
+        """Continue a job at its rate with this partner, and schedule the end that follows from it. Where rounds have whole steps,
+        a new round gives the job as many as fit into it."""
         now = self.now_s
         self._saved(job, run, now)
         steps = run.steps(now)
@@ -420,7 +420,7 @@ class Engine:
     def _suspend(self, command: Suspend, events: list[External]) -> None:
         job, run = command.job, self._runs[command.job]
         if run.leaves_s < self.now_s:
-            return  # it has made its last step: its end is the answer
+            return  # the job has made its last step, so its end acknowledges the command
         spec, costs, saves = self.arrivals[job].spec, self.physics.costs, bool(self.arrivals[job].spec.saves)
         steps = self._rest(job, run)
         if command.kind is SuspendKind.CHECKPOINT:
@@ -472,7 +472,7 @@ class Engine:
         self._wake_s = command.at_s
 
     def _renew(self, command: Renew, events: list[External]) -> None:
-        """Virtual machines never lose a renewal."""
+        """Ignore renewals: simulated machines never lose one."""
 
     # Consequences ------------------------------------------------------------------------------------------------
 
@@ -491,8 +491,8 @@ class Engine:
             self._release(job, run)
 
     def _rest(self, job: int, run: SimulatedAttempt) -> float:
-        """It makes no more progress; whoever runs on its GPUs has them to itself. In rounds of whole steps that is from the next
-        one on: how many steps a job gets, and how fast, is settled when a round begins, as in Gavel."""
+        """Pause a job, and return its steps. A partner has the GPUs to itself from now on. With rounds of whole steps the
+        partner's rate changes only in the next round: the number and rate of steps are fixed when a round begins, as in Gavel."""
         steps = run.steps(self.now_s)
         if run.since_s < FOREVER:
             if run.from_step < FEEDBACK_STEPS <= steps:
@@ -505,7 +505,7 @@ class Engine:
         return steps
 
     def _company(self, job: int, run: SimulatedAttempt) -> int | None:
-        """The partner that makes progress on the same GPUs. Two that share have the same ones: the first of them tells."""
+        """Return the partner that is running on the same GPUs, if any. Partners have all GPUs in common, so one is enough."""
         if self._held.parts and run.milli_per_gpu == MILLI:
             for other in self._held.holders(run.gpus[:1]):
                 if other != job and self._runs[other].since_s < FOREVER:
@@ -518,14 +518,14 @@ class Engine:
             self._held.join(job, run.gpus)
 
     def _hold_instead(self, job: int, run: SimulatedAttempt, gpus: Any) -> None:
-        """From now on it holds more GPUs, or fewer."""
+        """Replace the GPUs that a job holds if their number changes."""
         if len(gpus) != len(run.gpus):
             self._release(job, run)
             run.gpus = gpus
             self._hold(job, run)
 
     def _release(self, job: int, run: SimulatedAttempt) -> None:
-        """Its GPUs are free, or its partner's alone."""
+        """Free the GPUs of a job, or leave them to its partner."""
         if self._sharing and run.milli_per_gpu == MILLI:
             for other in self._held.leave(job, run.gpus):
                 both = self._runs[other]
@@ -537,18 +537,18 @@ class Engine:
         run.held_s = FOREVER
 
     def _saved(self, job: int, run: SimulatedAttempt, now_s: float) -> float:
-        """Steps on storage: what it last wrote, and what it saved since it runs."""
+        """Return the steps on storage: the last checkpoint, or the last periodic save since the attempt started."""
         every = self.physics.checkpoint_every_seconds
         saved = self._storage.get(job, 0.0)
         if every < FOREVER and run.since_s < now_s and self.arrivals[job].spec.saves:
             seconds = every * ((now_s - run.saves_s) // every) - (run.since_s - run.saves_s)
-            if seconds >= 0:  # else it has saved nothing since its pace changed
+            if seconds >= 0:  # otherwise nothing was saved since the rate changed
                 saved = max(saved, min(run.from_step + run.rate * seconds, run.total, run.limit))
                 self._storage[job] = saved
         return saved
 
     def _lose(self, job: int, run: SimulatedAttempt) -> float:
-        """Its processes are gone, and with them all it had not saved."""
+        """End an attempt whose processes are gone. Work that was not saved is lost. Return the saved steps."""
         saved = self._saved(job, run, self.now_s)
         if run.exclusive_rate > 0:
             gpus = len(run.gpus) * run.milli_per_gpu / MILLI
@@ -563,7 +563,7 @@ class Engine:
             self._push(self.now_s + float(rng.exponential(mean)), _FAIL, node)
 
     def _fail(self, node: int, events: list[External]) -> None:
-        """A node dies, and every gang that had a part on it. The driver vouches for that."""
+        """Fail a node, and lose every gang with processes on it. The driver vouches that those processes are gone."""
         self._failures[node] += 1
         self._down.add(node)
         self._lose_gangs(node, events)
@@ -574,7 +574,7 @@ class Engine:
         self._hope.check(int(self._failures.sum()), self.record.ended, self._storage)
 
     def _change(self, change: ClusterChange, events: list[External]) -> None:
-        """A node joins, is drained or leaves."""
+        """Apply a change of the cluster: a node joins, is drained or undrained, or leaves."""
         node = change.node
         if change.what == "join":
             events.append(NodeJoined(self.cluster.nodes[node], self.now_s))
@@ -590,7 +590,7 @@ class Engine:
             events.append(NodeDrainChanged(node, self.now_s, change.what == "drain"))
 
     def _lose_gangs(self, node: int, events: list[External]) -> None:
-        """Every gang that had a part on a node is lost."""
+        """Lose every gang that has processes on a node."""
         for job, run in sorted(self._runs.items()):
             if node in run.nodes:
                 saved = self._lose(job, run)

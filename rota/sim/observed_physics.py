@@ -1,4 +1,4 @@
-"""Physics of jobs that really ran: each is as fast as it was seen to be, and starting, stopping and leaving take as long."""
+"""Physics of jobs that really ran, with the rates and the times of starts, suspensions and ends that were observed."""
 
 import heapq
 import math
@@ -25,25 +25,25 @@ from rota.sim.record import Record
 from rota.sim.run import WHOLE, SimulatedAttempt
 
 LEAST_STEPS = 1e-6
-"""A job that is done with its first step has so much left to do."""
+"""Steps assumed to be left for a job that has done all its steps when it counts as started."""
 _ALLOCATED, _NOTICED = 9, 10
-"""In the engine's queue: the policy has answered; the scheduler learns what happened."""
+"""Entries of the engine's queue: the policy has answered; the scheduler learns of an event."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class SeenAttempt:
-    """What was seen of one attempt of a job. None: it was not seen, and takes what the job usually takes."""
+    """Observations of one attempt of a job. A value that was not observed is None, and the job's usual value is used."""
 
     start_seconds: float | None = None
-    """From the command to the first step."""
+    """Time from the command to the first step, in seconds."""
     start_notice_seconds: float | None = None
-    """From the first step until the scheduler knew of it."""
+    """Time from the first step until the scheduler knew of it, in seconds."""
     relative_rate: float | None = None
-    """Rate of the attempt over the rate of the whole job."""
+    """Rate of the attempt divided by the rate of the whole job."""
     suspend_seconds: float | None = None
-    """From the command until the job had saved and its GPUs were free."""
+    """Time from the command until the job had saved and its GPUs were free, in seconds."""
     end_notice_seconds: float | None = None
-    """From the end of the attempt until the scheduler knew of it."""
+    """Time from the end of the attempt until the scheduler knew of it, in seconds."""
 
 
 UNSEEN = SeenAttempt()
@@ -51,37 +51,38 @@ UNSEEN = SeenAttempt()
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ObservedJob:
-    """What was seen of one job."""
+    """Observations of one job."""
 
     work_seconds: float
-    """How long it takes for all its steps, nothing else counted."""
+    """Time that all the job's steps take, in seconds, without starts and stops."""
     launch_seconds: float
-    """From the command to its first step."""
+    """Time from the command to the first step, in seconds."""
     relaunch_seconds: float
-    """The same when it goes on from what it saved."""
+    """Time from the command to the first step when the job continues from its checkpoint, in seconds."""
     suspend_seconds: float
-    """From the command until it has saved and its GPUs are free."""
+    """Time from the command until the job has saved and its GPUs are free, in seconds."""
     park_seconds: float
     resume_seconds: float
     leave_seconds: float
-    """From its last step until its GPUs are free."""
+    """Time from the last step until the GPUs are free, in seconds."""
     notice_seconds: float = 0.0
-    """From a start or an end until the scheduler knows of it."""
+    """Time from a start or an end until the scheduler knows of it, in seconds."""
     first_steps: float = 0.0
-    """Steps with which it counts as started, and which are part of that; 0: it tells none."""
+    """Steps that the job has done when it counts as started; 0 if it reports no steps."""
     tells_steps: bool = False
-    """Whether it reports steps. Then it ends the step that it is in before it stops, and finishes if that is the last one."""
+    """Whether the job reports steps. Such a job completes its current step before it stops, and finishes if that is the last
+    one."""
     attempts: tuple[SeenAttempt, ...] = ()
-    """Its attempts, in order. Where a simulated job has more of them, the others are as usual for the job."""
+    """Observed attempts, in order. Further attempts in a simulation have the job's usual values."""
 
     def attempt(self, number: int) -> SeenAttempt:
-        """Return what was seen of this attempt, the first being 1."""
+        """Return the observations of this attempt; the first attempt is 1."""
         return self.attempts[number - 1] if 0 < number <= len(self.attempts) else UNSEEN
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ObservedCosts(MoveCosts):
-    """What moving each job was seen to cost, by its name."""
+    """Observed costs of moving each job, by the job's name."""
 
     jobs: Mapping[str, ObservedJob]
     launches: Mapping[str, int]
@@ -107,7 +108,7 @@ class ObservedCosts(MoveCosts):
 
 
 class SeenAnswer(NamedTuple):
-    """How long the policy took for an answer, with the time by which the timer that made the scheduler ask was late."""
+    """The duration of one policy call, including the delay of the timer that caused it."""
 
     asked_s: float
     seconds: float
@@ -115,19 +116,20 @@ class SeenAnswer(NamedTuple):
 
 @dataclass(frozen=True, kw_only=True)
 class ObservedPhysics(Physics):
-    """Every GPU is as fast for a job as those on which it ran."""
+    """Physics in which every GPU is as fast for a job as the GPUs on which it ran."""
 
     jobs: Mapping[str, ObservedJob] = field(default_factory=dict)
-    """By name."""
+    """Observed jobs by name."""
     answer_seconds: float = 0.0
-    """How long the policy takes for an answer, on average..."""
+    """Mean duration of a policy call, in seconds."""
     answers: Sequence[SeenAnswer] = ()
-    """...and as it was seen, in order."""
+    """Observed policy calls, in order."""
     launches: Mapping[str, int] = field(default_factory=dict)
-    """How often each job has been launched so far; the engine counts it."""
+    """Number of launches of each job so far, counted by the engine."""
 
     def answer_at(self, now_s: float) -> float:
-        """Return how long the policy takes for an answer now: as long as it took at about that time."""
+        """Return the duration of a policy call made now: that of the observed call nearest in time, or the mean if there is
+        none."""
         at = bisect_left(self.answers, now_s, key=lambda answer: answer.asked_s)
         nearest = min(self.answers[max(at - 1, 0) : at + 1], key=lambda answer: abs(answer.asked_s - now_s), default=None)
         return self.answer_seconds if nearest is None else nearest.seconds
@@ -148,8 +150,8 @@ class ObservedPhysics(Physics):
 
 
 class ObservedEngine(Engine):
-    """A real machine, as a journal shows it. Jobs that tell their steps count as started with the first of them and end the step
-    that they are in before they stop. The policy takes its time, and the scheduler learns a moment later what happened."""
+    """A real machine, as a journal shows it. Jobs that report steps count as started after the first of them, and complete the
+    current step before they stop. Policy calls take time, and the scheduler learns of events with a delay."""
 
     physics: ObservedPhysics
 
@@ -169,14 +171,14 @@ class ObservedEngine(Engine):
 
     def run(self) -> Record:
         record = super().run()
-        while self._journal is not None and self._heap:  # the last end is noticed too
+        while self._journal is not None and self._heap:  # the journal includes the end of the last job
             at_s, what, _, item = heapq.heappop(self._heap)
             if what == _NOTICED:
                 self._journal.append((at_s, [item], None))
         return record
 
     def _seen(self, job: int) -> tuple[ObservedJob, SeenAttempt]:
-        """What was seen of this job, and of its attempt."""
+        """Return the observations of this job and of its current attempt."""
         name = self.arrivals[job].spec.name
         seen = self.physics.jobs[name]
         return seen, seen.attempt(self._launches[name])
@@ -200,12 +202,12 @@ class ObservedEngine(Engine):
     def _suspend(self, command: Suspend, events: list[External]) -> None:
         run = self._runs.get(command.job)
         if run is None:
-            return  # it has ended, and the scheduler is about to learn that
+            return  # the job has ended, and the scheduler is about to learn of it
         if self._seen(command.job)[0].tells_steps and command.kind is SuspendKind.CHECKPOINT and run.since_s < FOREVER:
             steps = run.steps(self.now_s)
             whole = math.ceil(steps - WHOLE)
             if whole >= run.total:
-                return  # it is in its last step: its end is the answer
+                return  # the job is in its last step, so its end acknowledges the command
             run.from_step += whole - steps
         super()._suspend(command, events)
 
@@ -234,7 +236,7 @@ class ObservedEngine(Engine):
         return replace(event, steps_done=spec.steps, stepped_s=self.now_s - self.physics.costs.leave_of(spec))
 
     def _notice(self, happened: list[External], events: list[External]) -> None:
-        """The scheduler learns of a start or an end a moment later."""
+        """Pass the events of a start or an end to the scheduler after the observed delay."""
         if not happened:
             return
         first = happened[0]

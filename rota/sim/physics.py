@@ -1,4 +1,4 @@
-"""Physics: how fast jobs really run and what starting, stopping and breaking really cost. The scheduler never sees this."""
+"""Physics: the true rates of jobs, and the true costs of starts, stops and failures. The scheduler never sees them."""
 
 import math
 from collections.abc import Iterable, Mapping
@@ -19,36 +19,38 @@ from rota.model.units import FOREVER, Floats, Ints
 
 @dataclass(frozen=True, kw_only=True)
 class Physics:
-    """The truth about a simulated cluster. The defaults are the `ideal` machine: every GPU alike and nothing costs anything."""
+    """The truth about a simulated cluster. The defaults are the `ideal` machine: all GPUs are alike and nothing costs
+    anything."""
 
     rates: Rates = field(default_factory=lambda: SAME_SPEED)
     """True steps per second of a gang on healthy GPUs."""
     variability: Variability | None = None
-    """How slow each GPU really is for each application class; the slowest of a gang decides."""
+    """True slowdown of each GPU for each application class; the slowest GPU of a gang decides."""
     gpu_speed: Floats | None = None
-    """Relative speed of each GPU, 1 the nominal one; the slowest of a gang decides."""
+    """Speed of each GPU relative to the nominal speed; the slowest GPU of a gang decides."""
     spread_penalty: Locality | None = None
-    """How many times longer a step takes when a gang spans nodes, whatever its profile says; None: what that says. Given as
-    anything that `Locality.of` reads: a factor, one for each level of locality, or either by model."""
+    """Factor on the time of a step when a gang spans nodes, instead of the factor of its profile; None to use the profile's.
+    Anything that `Locality.of` reads: one factor, one for each level of locality, or either by model."""
     whole_steps_seconds: float = 0.0
-    """Jobs run in rounds this long, each for as many whole steps as fit into one, and rest until the next; 0: they just run."""
+    """Length of a round of whole steps, in seconds: in each round a job makes as many whole steps as fit, then pauses until the
+    next; 0 for no such rounds."""
     ends_every_seconds: float = 0.0
-    """A job that has done its steps is noticed, and gives its GPUs back, only at multiples of this; 0: at once."""
+    """Finished jobs are detected, and their GPUs freed, only at multiples of this, in seconds; 0 means immediately."""
     launch_seconds: float = 0.0
     resize_seconds: float = 0.0
-    """What a change of size costs a job that can do it while it runs."""
+    """Time that a resize costs a job that can be resized while it runs, in seconds."""
     checkpoint_seconds: float = 0.0
     restore_seconds: float = 0.0
     memory: MemoryCosts = field(default_factory=MemoryCosts)
-    """What it costs to move what jobs hold, where it is known how much that is."""
+    """Costs of moving a job's memory, for jobs whose memory is known."""
     noise: float = 0.0
-    """How far measurements of a job are off, as a relative standard deviation."""
+    """Measurement noise, as a relative standard deviation."""
     checkpoint_every_seconds: float = FOREVER
-    """Jobs also save their state this often while they run; between saves, a crash loses work."""
+    """Interval at which running jobs also save their state, in seconds. A crash loses the work since the last save."""
     node_mtbf_seconds: float | Floats = FOREVER
-    """Mean time between failures of one node, exponential; one number, or one for each node."""
+    """Mean time between failures of a node (exponential), in seconds; one number, or one for each node."""
     node_repair_seconds: float | Floats = 3600.0
-    """Time a failed node is away; one number, or one for each node."""
+    """Time until a failed node is back, in seconds; one number, or one for each node."""
 
     def __post_init__(self) -> None:
         for name in (
@@ -71,16 +73,16 @@ class Physics:
             object.__setattr__(self, "spread_penalty", Locality.of(self.spread_penalty))
 
     def rate(self, spec: JobSpec, cluster: Cluster, gpus: Ints, levels: int, batch_size: int = 0) -> float:
-        """True steps per second of a job on these GPUs, which span so many levels of locality. Steps are those of the batch size
-        it asked for; a `batch_size` of 0 is that one."""
+        """Return the true steps per second of a job on these GPUs, which span this many levels of locality. Steps are counted at
+        the requested batch size, which is also what a `batch_size` of 0 stands for."""
         rate = self._over(spec, cluster.pools[cluster.gpu_pool[gpus[0]]], len(gpus), levels, batch_size)
         if self.variability is not None:
             rate /= self.variability.slowdown(spec.profile, gpus)
         return rate if self.gpu_speed is None else rate * float(self.gpu_speed[gpus].min())
 
     def colocated_rate(self, spec: JobSpec, other: JobSpec, cluster: Cluster, gpus: Ints, levels: int) -> float:
-        """True steps per second of a job while another runs on the same GPUs. Where nobody knows the pair they take turns, each
-        half as fast as alone. Slow GPUs and several nodes cost a job in company what they cost it alone."""
+        """Return the true steps per second of a job while another job runs on the same GPUs. An unknown pair takes turns, each at
+        half its exclusive rate. Slow GPUs and several nodes slow a colocated job down by the same factor as an exclusive one."""
         alone = self.rate(spec, cluster, gpus, levels)
         accelerator = cluster.pools[cluster.gpu_pool[gpus[0]]]
         known = self.rates.colocated_rates(spec.profile, other.profile, accelerator, len(gpus))
@@ -89,17 +91,18 @@ class Physics:
         return known[0] * (alone / self.rates.rate(spec.profile, accelerator, len(gpus))[0])
 
     def utilisation(self, spec: JobSpec, accelerator: str, gpus: int) -> float:
-        """How busy it keeps its GPUs alone: what two of its profile leave each other. Not a number where nobody measured two."""
+        """Return the GPU utilisation of a job with exclusive GPUs, derived from how two jobs of its profile slow each other down.
+        NaN if that pair was not measured."""
         both = self.rates.colocated_rates(spec.profile, spec.profile, accelerator, gpus)
         alone = self.rates.rate(spec.profile, accelerator, gpus)[0]
         return min(max(2.0 - sum(both) / alone, 0.1), 1.0) if both is not None and alone > 0 else math.nan
 
     def fastest(self, spec: JobSpec, cluster: Cluster) -> dict[int, float]:
-        """Upper limit of a job's true rate on each pool it may use, at any size it accepts, for bounds."""
+        """Return the upper limit of a job's true rate on each pool it may use, at any size it accepts, for bounds."""
         return {pool: max(by_width.values()) for pool, by_width in self.fastest_by_width(spec, cluster).items()}
 
     def fastest_by_width(self, spec: JobSpec, cluster: Cluster) -> dict[int, dict[int, float]]:
-        """The same by pool and by the number of GPUs; only pools on which it runs."""
+        """Return the upper limit of a job's true rate by pool and number of GPUs. Pools on which it does not run are left out."""
         found: dict[int, dict[int, float]] = {}
         for pool, accelerator in enumerate(cluster.pools):
             if spec.accelerators and accelerator not in spec.accelerators:
@@ -111,9 +114,9 @@ class Physics:
         return found
 
     def _fastest(self, spec: JobSpec, cluster: Cluster, pool: int, width: int) -> float:
-        """On so many GPUs of a pool, at the best batch size."""
+        """Return the upper limit of a job's true rate on this many GPUs of a pool, at the best batch size."""
         accelerator = cluster.pools[pool]
-        # Some measured tables are faster apart than together; beyond the nodes of a rack nothing gets faster.
+        # Some measured tables are faster across nodes than within one; beyond the nodes of a rack nothing gets faster.
         fewest = cluster.fewest_levels(pool, width)
         layouts = {fewest, max(fewest, 1)} if width > 1 and len(cluster.pool_nodes[pool]) > 1 else {0}
         batches = spec.batch_sizes or (spec.batch_size,)
@@ -122,14 +125,14 @@ class Physics:
             scores = np.sort(self.variability.scores[self.variability.row(spec.profile)][cluster.gpu_pool == pool])
             rate /= float(scores[width - 1])
         if self.gpu_speed is not None:
-            # The best gang there is: its slowest member is the n-th fastest GPU of the pool.
+            # The best possible gang: its slowest member is the n-th fastest GPU of the pool.
             speeds = np.sort(self.gpu_speed[cluster.gpu_pool == pool])[::-1]
             rate *= float(speeds[width - 1])
         return rate
 
     def fastest_together(self, spec: JobSpec, cluster: Cluster, alone: Mapping[int, float]) -> dict[tuple[int, str], float]:
-        """Upper limit of its rate in company, by pool and profile of the partner, wherever the pair is known. `alone`: by pool,
-        at the size it asked for, the only one at which jobs share."""
+        """Return the upper limit of a job's colocated rate, by pool and profile of the partner, for known pairs. `alone` has the
+        upper limits by pool at the requested size, the only size at which jobs are colocated."""
         found = {}
         for pool, rate in alone.items():
             accelerator = cluster.pools[pool]
@@ -141,7 +144,7 @@ class Physics:
         return found
 
     def layout_matters(self, specs: Iterable[JobSpec], cluster: Cluster) -> bool:
-        """Whether one of these jobs may run at another rate on other nodes of the same pool."""
+        """Return whether one of these jobs may run at another rate on other nodes of the same pool."""
         if max(len(nodes) for nodes in cluster.pool_nodes) == 1:
             return False
         if self.spread_penalty is not None:
@@ -160,19 +163,19 @@ class Physics:
 
     @property
     def by_profile(self) -> bool:
-        """Jobs of one profile and one size are equally fast on all GPUs of one type."""
+        """Whether jobs of one profile and one size are equally fast on all GPUs of one type."""
         return self.gpu_speed is None and self.variability is None and not self.rates.batches
 
     @cached_property
     def costs(self) -> MoveCosts:
-        """What starting, stopping and moving really cost."""
+        """True costs of starting, stopping and moving jobs."""
         return MoveCosts(
             self.launch_seconds, self.checkpoint_seconds, self.restore_seconds, self.resize_seconds, memory=self.memory
         )
 
     @cached_property
     def whole_rates(self) -> Rates:
-        """The true rates, with what spreading costs."""
+        """The true rates, including the cost of spreading a gang over nodes."""
         return self.rates if self.spread_penalty is None else replace(self.rates, spread_penalty=self.spread_penalty)
 
     def _over(self, spec: JobSpec, accelerator: str, gpus: int, levels: int, batch_size: int = 0) -> float:

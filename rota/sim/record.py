@@ -99,7 +99,7 @@ class Record:
     ended: int = 0
     decisions: int = 0
     decision_seconds: float = 0.0
-    """Processor time of the core and the policy, in seconds."""
+    """Real time that the core and the policy took, in seconds."""
     instants: int = 0
     gpu_intervals: GpuIntervals = field(default_factory=GpuIntervals)
     outages: list[tuple[int, float, float]] = field(default_factory=list)

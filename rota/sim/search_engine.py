@@ -19,7 +19,7 @@ class _Field:
         self.shown: set[int] = set()
 
     def show(self, job: int) -> list[int]:
-        """Record that a job has shown how good it is. Return the jobs that are not among the best of those that have."""
+        """Record that a job has shown how good it is. Return the jobs with known rank that are not among the best."""
         self.shown.add(job)
         return sorted(self.shown, key=self.rank.__getitem__)[self.keep :]
 

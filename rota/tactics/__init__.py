@@ -1,1 +1,1 @@
-"""Tactics: what any plan may gain, whatever policy it came from. One file each."""
+"""Tactics: improvements of any plan, whatever its policy. One file each."""

@@ -20,15 +20,15 @@ from rota.tactics.free_nodes import DefragmentPlan, Movable, free_nodes
 
 @dataclass(frozen=True)
 class Defragment(Tactic):
-    """Running jobs make room for a gang on as few nodes as it needs, where that pays."""
+    """Let running jobs make room for a gang on as few nodes as possible, if that pays."""
 
     turn: ClassVar[int] = 30
     rest_seconds: float = 600.0
     most_gangs: int = 4
-    """Gangs that are looked at in one plan."""
+    """Maximum number of gangs considered in one plan."""
 
     def clear(self, mover: Mover) -> None:
-        """Free nodes for gangs that wait for a place, or where no job waits for one, for gangs that would start scattered."""
+        """Free nodes for gangs that wait for a place, or if jobs do not wait for places, for gangs that would start scattered."""
         if mover.settings.wait_for_place:
             for position, option in _waiting_gangs(mover, self.most_gangs):
                 _start(mover, position, option)
@@ -37,22 +37,22 @@ class Defragment(Tactic):
                 _bring_together(mover, change)
 
     def move(self, mover: Mover) -> None:
-        """Free nodes for gangs, and note which still wait for a place."""
+        """Free nodes for gangs, and record which kinds still wait for a place."""
         self.clear(mover)
         places, waiting = mover.places, set(mover.table.kind[mover.waits].tolist())
         places.fragmented = tuple(kind for kind in places.fragmented if kind in waiting)
 
 
 class _Layout(NamedTuple):
-    """GPUs for the gang, and for the jobs that move aside."""
+    """GPUs for the gang, and for the jobs that make room for it."""
 
     gang: Ints
     others: list[tuple[Movable, Ints]]
 
 
 def _waiting_gangs(mover: Mover, most: int) -> Iterator[tuple[int, int]]:
-    """(position, option) of gangs that wait though enough GPUs are free, in the order of the policy, one of each kind. Where no
-    job may overtake another, only the first that waits."""
+    """Yield (position, option) of gangs that wait although enough GPUs are free, in the order of the policy, one of each kind. If
+    no job may overtake another, only the first waiting job is considered."""
     candidates, options = mover.candidates, mover.table.options
     position = candidates.position
     way = options.best[mover.table.kind[position]] if candidates.option is None else candidates.option
@@ -71,7 +71,7 @@ def _waiting_gangs(mover: Mover, most: int) -> Iterator[tuple[int, int]]:
 
 
 def _start(mover: Mover, position: int, option: int) -> None:
-    """Give a waiting gang nodes, if waiting would cost more than the moves."""
+    """Free nodes for a waiting gang and grant it its option, if waiting would cost more than the moves."""
     state, options = mover.state, mover.table.options
     row = mover.table.rows.item(position)
     job, pool, gpus = state.jobs.table.id.item(row), options.pool.item(option), options.gpus.item(option)
@@ -96,7 +96,7 @@ def _start(mover: Mover, position: int, option: int) -> None:
 
 
 def _scattered(mover: Mover, change: PlacementChange) -> bool:
-    """Whether a job that starts spans more levels of locality than it must, and is slower for it."""
+    """Return whether a job that starts spans more levels of locality than necessary, and is slower for it."""
     state = mover.state
     if change.gpus is None or len(change.gpus) == 1 or change.partner >= 0 or change.job in state.jobs.attempts:
         return False
@@ -104,7 +104,7 @@ def _scattered(mover: Mover, change: PlacementChange) -> bool:
 
 
 def _bring_together(mover: Mover, change: PlacementChange) -> None:
-    """Give a gang that would start scattered nodes of its own, if it gains more than the moves cost."""
+    """Give whole nodes to a gang that would start scattered, if it gains more than the moves cost."""
     state, options = mover.state, mover.table.options
     assert change.gpus is not None
     row, pool, gpus = state.jobs.row[change.job], options.pool.item(change.option), len(change.gpus)
@@ -126,7 +126,7 @@ def _bring_together(mover: Mover, change: PlacementChange) -> None:
 
 
 def _movable(mover: Mover, pool: int) -> list[Movable]:
-    """Jobs on one node of a pool that may be moved now."""
+    """Return the jobs on one node of a pool that may be moved now."""
     seated = mover.seated
     may = (seated.ready_s <= mover.state.now_s) & (seated.first == seated.last) & (seated.pool == pool)
     price = mover.state.jobs.table.move_seconds[seated.row[may]]
@@ -144,7 +144,7 @@ def _lay_out(mover: Mover, found: DefragmentPlan, gpus: int) -> _Layout:
 
 
 def _seconds_to_wait(mover: Mover, pool: int, gpus: int, nodes: int) -> float:
-    """Seconds until a gang finds a place if no job moves: until enough nodes have room for their part of it."""
+    """Return the seconds until a gang finds a place if no job moves: until enough nodes have room for its processes there."""
     seated, cluster = mover.seated, mover.state.machines.cluster
     alone = (seated.first == seated.last) & (seated.pool == pool)
     node, size, left = seated.first[alone], seated.gpus[alone], seated.seconds_left[alone]
@@ -162,7 +162,8 @@ def _seconds_to_wait(mover: Mover, pool: int, gpus: int, nodes: int) -> float:
 
 
 def _pays(mover: Mover, layout: _Layout, gained: float, gpu_seconds: float) -> bool:
-    """Whether more is gained than the moves cost, in seconds of jobs and in GPU-seconds. A move to slower GPUs costs more."""
+    """Return whether the gain exceeds the cost of the moves, in seconds of jobs and in GPU-seconds. A move to slower GPUs costs
+    more."""
     state, cost, seconds = mover.state, 0.0, 0.0
     for job, gpus in layout.others:
         if not state.memory.fits(job.job, gpus):

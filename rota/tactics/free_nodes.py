@@ -1,7 +1,7 @@
 """Free nodes: which jobs move where so that a gang gets whole nodes, with the fewest moves.
 
-A job that moves goes to GPUs that are free now, on one node that the gang does not get. Of all ways to do that with the fewest
-moves, the cheapest is taken. Small cases are searched to the end. In large ones only the most promising nodes are looked at.
+A job that moves goes to GPUs that are free now, on one node that the gang does not get. Of all solutions with the fewest moves,
+the cheapest is taken. Small cases are searched exhaustively. In large ones only the most promising nodes are considered.
 """
 
 from collections import Counter
@@ -12,9 +12,9 @@ from typing import NamedTuple
 from rota.model.units import Ints
 
 MOST_NODES = 64
-"""Nodes that are looked at for each node that a gang takes: those that need the fewest moves."""
+"""Number of nodes considered for each node that a gang takes: those that need the fewest moves."""
 MOST_TRIES = 5000
-"""Steps of a search. What was found till then counts."""
+"""Maximum number of steps of a search. The best solution until then counts."""
 
 
 class Movable(NamedTuple):
@@ -24,24 +24,24 @@ class Movable(NamedTuple):
     node: int
     gpus: int
     seconds: float
-    """What a move costs it."""
+    """Cost of moving the job, in seconds."""
 
 
 class DefragmentPlan(NamedTuple):
-    """Nodes for a gang, and what has to be done first."""
+    """Nodes for a gang, and the moves that free them."""
 
     nodes: tuple[int, ...]
     moves: tuple[tuple[Movable, int], ...]
-    """Jobs, and the node that each goes to."""
+    """Jobs, and the node to which each moves."""
 
     @property
     def gpu_seconds(self) -> float:
-        """What the moves cost."""
+        """Cost of the moves, in GPU-seconds."""
         return sum(job.seconds * job.gpus for job, _ in self.moves)
 
 
 class _Way(NamedTuple):
-    """Some of the jobs of a node leave it."""
+    """A set of jobs that leave a node."""
 
     jobs: tuple[Movable, ...]
     freed: int
@@ -49,20 +49,20 @@ class _Way(NamedTuple):
 
 
 def free_nodes(free: Ints, movable: Sequence[Movable], gpus: int, nodes: int) -> DefragmentPlan | None:
-    """Return nodes for a gang of this many GPUs on this many nodes, and the moves that free them; None if there are none.
-    `free`: GPUs of each node that the gang may have now, and that jobs may move to."""
+    """Return nodes for a gang of this many GPUs on this many nodes, and the moves that free them; None if there are none. `free`
+    has the number of GPUs of each node that the gang may have now, and to which jobs may move."""
     if int(free.sum()) < gpus:
         return None
     return _Search(free, movable, gpus, nodes).best
 
 
 class _Search:
-    """Sets of nodes, those that need the fewest moves first."""
+    """Search over sets of nodes; sets that need the fewest moves come first."""
 
     def __init__(self, free: Ints, movable: Sequence[Movable], gpus: int, nodes: int) -> None:
         self.best: DefragmentPlan | None = None
         self._key = (len(movable) + 1, 0.0)
-        """Moves of the best set so far, and their price."""
+        """Number of moves of the best set so far, and their price."""
         self._free, self._gpus, self._nodes = free.tolist(), gpus, nodes
         self._tries = 0
         self._room = Counter(each for each in self._free if each)
@@ -72,7 +72,7 @@ class _Search:
         could = {node: self._free[node] + sum(job.gpus for job in jobs.get(node, ())) for node in range(len(self._free))}
         largest = sorted(could.values(), reverse=True)[: nodes - 1]
         least = gpus - sum(largest)
-        """What each node of a set must give at least."""
+        """Minimum number of GPUs that each node of a set must give."""
         fewest = {
             node: _fewest(jobs.get(node, ()), least - self._free[node]) for node, room in could.items() if room >= max(least, 1)
         }
@@ -81,7 +81,7 @@ class _Search:
             (node, fewest[node], list(_ways(jobs.get(node, ()), self._free[node], least, nodes > 1))) for node in near
         ]
         self._cheapest = _from_here_on([min(way.price for way in ways) for _, _, ways in self._places])
-        """The least that any way costs from each place in this list on."""
+        """Lowest price of any way from each position of this list on."""
         self._look(0, (), ())
 
     def _look(self, first: int, nodes: tuple[int, ...], ways: tuple[_Way, ...]) -> None:
@@ -101,7 +101,8 @@ class _Search:
                     self._look(number + 1, (*nodes, node), (*ways, way))
 
     def _judge(self, nodes: tuple[int, ...], ways: tuple[_Way, ...]) -> None:
-        """Keep a set if it gives enough, is better than the best so far, and those who leave have somewhere to go."""
+        """Keep a set of nodes if it has enough GPUs, is better than the best so far, and every job that leaves has a place to
+        go."""
         key = (sum(len(way.jobs) for way in ways), sum(way.price for way in ways))
         room = sum(self._free[node] for node in nodes) + sum(way.freed for way in ways)
         if room < self._gpus or key >= self._key:
@@ -114,7 +115,8 @@ class _Search:
             self._key, self.best = key, DefragmentPlan(nodes, self._targets(leaving, rooms, set(nodes)))
 
     def _targets(self, leaving: list[Movable], rooms: list[int], taken: set[int]) -> tuple[tuple[Movable, int], ...]:
-        """A node for each that leaves, given how much room the node has at that moment; the lowest number of several."""
+        """Return a node for each job that leaves, given the room of that node at its turn. Of several nodes the first is
+        taken."""
         left = {node: room for node, room in enumerate(self._free) if room and node not in taken}
         moves = []
         for job, room in zip(leaving, rooms, strict=True):
@@ -129,7 +131,7 @@ def _from_here_on(prices: list[float]) -> list[float]:
 
 
 def _fewest(jobs: Sequence[Movable], gpus: int) -> int:
-    """How many of these jobs have to leave at least to free so many GPUs."""
+    """Return the minimum number of these jobs that have to leave to free this many GPUs."""
     count = 0
     for size in sorted((job.gpus for job in jobs), reverse=True):
         if gpus <= 0:
@@ -140,8 +142,8 @@ def _fewest(jobs: Sequence[Movable], gpus: int) -> int:
 
 
 def _ways(jobs: Sequence[Movable], free: int, least: int, more: bool) -> Iterator[_Way]:
-    """Which jobs may leave a node so that it gives at least so many GPUs, fewest first. Of jobs of one size the cheapest leave.
-    Unless it should give `more` where that helps, no job leaves that need not."""
+    """Yield the sets of jobs that may leave a node so that it gives at least `least` GPUs, the smallest sets first. Of jobs of
+    one size the cheapest leave. Unless `more` GPUs than that would help, no job leaves without need."""
     sizes: dict[int, list[Movable]] = {}
     for job in sorted(jobs, key=lambda job: (job.seconds, job.job)):
         sizes.setdefault(job.gpus, []).append(job)
@@ -156,8 +158,8 @@ def _ways(jobs: Sequence[Movable], free: int, least: int, more: bool) -> Iterato
 
 
 def fit(sizes: Sequence[int], bins: Counter[int]) -> list[int] | None:
-    """Room of the node that each of these jobs, the largest first, goes to at its turn, given how many nodes have how much room.
-    None: they do not fit. The tightest fit comes first; if that ends nowhere, others are tried."""
+    """Return the room of the node to which each of these jobs moves at its turn, the largest job first, given the number of nodes
+    by room. None if they do not fit. The tightest fit is tried first, then the others."""
     failed: set[tuple[int, tuple[tuple[int, int], ...]]] = set()
 
     def go_on(number: int) -> list[int] | None:

@@ -1,6 +1,6 @@
-"""Grow: GPUs that stand idle are lent to running jobs that accept more of them (Gandiva, OSDI'18, section 3).
+"""Grow: idle GPUs are lent to running jobs that accept more of them (Gandiva, OSDI'18, section 3).
 
-Every plan takes these GPUs back first, so that a job that has grown shrinks to its requested size when another job needs them.
+Every plan takes these GPUs back first, so a job that has grown shrinks to its requested size when another job needs them.
 """
 
 from collections.abc import Sequence
@@ -13,17 +13,17 @@ from rota.model.units import MILLI
 
 
 class Growable(NamedTuple):
-    """A job that accepts more GPUs than it is granted, and one of the sizes that it could have."""
+    """A job that accepts more GPUs than it is granted, with one of the sizes that it could have."""
 
     position: int
     option: int
-    """By which it would run."""
+    """Option with this size."""
     more: int
-    """GPUs that it would take besides those it is granted."""
+    """GPUs that the job would take besides the granted ones."""
     gain: float
-    """How many times as fast it would be."""
+    """Factor by which the job would be faster."""
     ready: bool
-    """It has this size already, or the GPUs have been idle for long enough."""
+    """Whether the job has this size already, or the GPUs have been idle for long enough."""
 
 
 @dataclass(frozen=True)
@@ -32,12 +32,12 @@ class Grow(Tactic):
 
     turn: ClassVar[int] = 20
     idle_seconds: float = 300.0
-    """A job has to run for so long as it does before it grows."""
+    """Minimum time since a job's last change before it grows, in seconds."""
     least_gain: float = 1.05
-    """It must be so many times as fast."""
+    """Minimum factor by which a job must become faster."""
 
     def choose(self, sizes: Sequence[Growable], left: int) -> dict[int, int]:
-        """Position -> option of those who grow into so many idle GPUs of one pool."""
+        """Return position -> option of the jobs that grow into this many idle GPUs of one pool."""
         chosen: dict[int, int] = {}
         for size in sorted(sizes, key=lambda each: -(each.gain - 1.0) / each.more):
             if size.ready and size.gain >= self.least_gain and size.more <= left and size.position not in chosen:
@@ -70,7 +70,7 @@ class Grow(Tactic):
             pool, count = options.pool.item(asked), options.gpus.item(asked)
             here = idle & (state.machines.cluster.gpu_node == state.machines.cluster.gpu_node[attempt.gpus[0]])
             room = int(here.sum()) if len(attempt.parts) == 1 else 0
-            busy = job in state.jobs.in_flight  # it starts, or changes its size
+            busy = job in state.jobs.in_flight  # it starts or resizes
             idle_s = jobs.phase_s.item(row) + self.idle_seconds
             for option in options.by_kind[table.kind.item(at)].tolist():
                 more = options.gpus.item(option) - count

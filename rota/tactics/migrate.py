@@ -1,5 +1,5 @@
-"""Migrate: a running job moves to GPUs that lie closer together, or to a faster pool that no waiting job could use, where that
-pays (Gandiva, OSDI'18, section 4.2)."""
+"""Migrate: a running job moves to GPUs that are closer together, or to a faster pool that no waiting job could use, if that pays
+(Gandiva, OSDI'18, section 4.2)."""
 
 from dataclasses import dataclass
 from typing import ClassVar
@@ -16,12 +16,12 @@ from rota.placers.close import closest
 
 @dataclass(frozen=True)
 class Migrate(Tactic):
-    """A job moves only if it gets further within the horizon, what the move costs included."""
+    """A job moves only if it makes more progress within the horizon, including the cost of the move."""
 
     turn: ClassVar[int] = 40
     rest_seconds: float = 600.0
     most_moves: int = 8
-    """Jobs that move in one plan."""
+    """Maximum number of jobs that move in one plan."""
 
     def move(self, mover: Mover) -> None:
         """Bring the GPUs of jobs closer together, then move jobs to faster pools."""
@@ -29,8 +29,8 @@ class Migrate(Tactic):
         _move_to_faster(mover, self)
 
     def gain_seconds(self, seconds: float, price: float, faster: float) -> float:
-        """How much further a job gets in so many seconds, in seconds at its present pace, if it pays the price of a move and is
-        so many times faster from then on. Less than 0: it should stay."""
+        """Return how much more progress a job makes in this time if it pays the price of a move and is faster by this factor from
+        then on, in seconds at its present rate. If it is negative, the job should stay."""
         return max(seconds - price, 0.0) * faster - seconds
 
 
@@ -74,7 +74,8 @@ def _move_closer(mover: Mover, tactic: Migrate) -> None:
 
 
 def _together(mover: Mover, room: Bools, pool: int, gpus: int) -> Ints:
-    """Free GPUs across as few levels of locality as possible: on the fullest node that has enough, else on few nodes."""
+    """Return free GPUs across as few levels of locality as possible: on the fullest node that has enough, or else on few
+    nodes."""
     free = mover.room_by_node(pool, room)
     fits = (free >= gpus).nonzero()[0]
     parts = [(int(fits[np.argmin(free[fits])]), gpus)] if len(fits) else closest(mover.state.machines.cluster.domains, free, gpus)
@@ -120,7 +121,7 @@ def _type_is_open(mover: Mover) -> bool:
 
 
 def _moves_to(mover: Mover, tactic: Migrate, at: int, option: int, faster: float) -> bool:
-    """Move a job to where this option makes it faster, if that pays. True: it would pay, but the job may not be moved yet."""
+    """Move a job to GPUs of this option, if that pays. Return True if it would pay, but the job may not be moved yet."""
     state, seated, options = mover.state, mover.seated, mover.table.options
     job, row = seated.job.item(at), seated.row.item(at)
     pool, gpus = options.pool.item(option), options.gpus.item(option)

@@ -26,12 +26,13 @@ from rota.tactics.pair_up import Packable, pair_up
 
 @dataclass(frozen=True)
 class Pack(Colocating):
-    """Two jobs on the same GPUs where that does more than one after the other."""
+    """Colocate two jobs on the same GPUs if they do more together than one after the other."""
 
     turn: ClassVar[int] = 10
 
     def order(self, draft: Draft) -> None:
-        """Of partners whose pair pays or is on trial, let the later one get other GPUs only after all other candidates."""
+        """Move the later job of each good pair behind all other candidates, so it gets other GPUs only after them. A pair is good
+        if it pays or is on trial."""
         state, table, candidates = draft.state, draft.table, draft.candidates
         if not state.machines.planned.parts:
             return
@@ -149,7 +150,8 @@ def _runners(state: State, allocation: Allocation, table: CandidateTable, grants
 
 
 def _gpus_of(state: State, allocation: Allocation, position: int, job: int, begins: bool) -> Ints | None:
-    """GPUs of a job that continues, or begins where it is parked or the policy wants it. None: the placer will pick them."""
+    """Return the GPUs of a job that continues, or that begins where it is parked or where the policy wants it; None if the placer
+    will pick them."""
     attempt = state.jobs.attempts.get(job)
     if not begins:
         gpus = state.jobs.desired.get(job)
@@ -193,7 +195,7 @@ def _packable(state: State, position: int, job: int, option: int) -> Packable:
 
 
 def _start_seconds(state: State, job: int) -> float:
-    """Seconds that a job is believed to need until it runs."""
+    """Return the estimated seconds until a job runs."""
     row, attempt = state.jobs.row[job], state.jobs.attempts.get(job)
     if attempt is None:
         return state.jobs.table.move_seconds.item(row)
@@ -201,7 +203,7 @@ def _start_seconds(state: State, job: int) -> float:
 
 
 def _baseline(state: State, job: int, option: int) -> float | None:
-    """Steps per second that were measured exclusively by this option: of the job itself, or of a job with its profile."""
+    """Return the exclusive steps per second measured with this option, of the job itself or of a job with its profile."""
     jobs = state.jobs.table
     row = state.jobs.row[job]
     if jobs.alone_option.item(row) == option:
@@ -210,7 +212,7 @@ def _baseline(state: State, job: int, option: int) -> float | None:
 
 
 def _gib(state: State, job: int) -> float:
-    """Peak memory of a job on each GPU, as its spec says or as it was measured; not a number if unknown."""
+    """Return the peak memory of a job on each GPU, from its spec or as measured; NaN if unknown."""
     return state.memory.gpu_gib_of(job) or math.nan
 
 

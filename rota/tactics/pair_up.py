@@ -1,4 +1,4 @@
-"""Pairs: which waiting job should join which running one, as a plain function of what is known."""
+"""Pairs: which waiting job should join which running one, as a pure function."""
 
 from collections.abc import Callable, Iterable
 from typing import NamedTuple
@@ -6,7 +6,7 @@ from typing import NamedTuple
 import numpy as np
 
 USUAL_UTILISATION = 0.7
-"""Of a job that was not measured."""
+"""Assumed GPU utilisation of a job that was not measured."""
 
 
 class Packable(NamedTuple):
@@ -14,37 +14,37 @@ class Packable(NamedTuple):
 
     position: int
     name: str
-    """Its profile, or the job itself where it has none."""
+    """Profile of the job, or the job itself if it has none."""
     option: int
-    """By which it runs, or would."""
+    """Option with which the job runs, or would run."""
     pool: int
     gpus: int
     node: int
-    """The first node of its GPUs; of a job that waits, of the GPUs on which it sleeps; -1: none."""
+    """First node of its GPUs; -1 for a waiting job."""
     utilisation: float
-    """How busy it keeps its GPUs alone, from 0 to 1; not a number: not measured."""
+    """Share of time for which the job keeps its GPUs busy when exclusive, from 0 to 1; NaN if not measured."""
     gib: float
-    """The most memory it takes on each GPU; not a number: not known."""
+    """Peak memory on each GPU, in GiB; NaN if unknown."""
     room_gib: float
-    """What it leaves there of a job that runs."""
+    """Memory that a running job leaves free on its GPUs, in GiB."""
     seat: tuple[int, ...] = ()
-    """Its GPUs; of a job that waits, those on which it sleeps or still runs: it joins others only there, since to move it costs
-    more."""
+    """GPUs of the job. Those of a waiting job are the GPUs on which it is parked or still runs; it joins other jobs only there,
+    since moving it costs more."""
     measured: bool = True
-    """It was measured alone. Until then it is not tried with others."""
+    """Whether the job was measured exclusively. Until then it is not tried with other jobs."""
 
 
 class PairWish(NamedTuple):
     runner: int
     joiner: int
     option: int
-    """Of the joiner."""
+    """Option of the joiner."""
     hoped: float | None
-    """The gain that is hoped for, if the pair has to be tried; None: its gain is known."""
+    """Expected gain if the pair has to be tried; None if its gain is known."""
 
 
 Gain = Callable[[str, str, int, int], float | None]
-"""What is believed of two names on so many GPUs of a pool: how much more they do together; None: that is not known."""
+"""Returns the known gain of two names on this many GPUs of a pool: how much more they do together; None if unknown."""
 
 
 def pair_up(
@@ -56,9 +56,10 @@ def pair_up(
     busy: set[int],
     surprise: float = 0.0,
 ) -> list[PairWish]:
-    """Return which job should join which. Joiners come in the order in which they deserve it; of these, jobs that keep GPUs least
-    busy go first. `busy`: nodes on which a pair is on trial already. `surprise`: by how much trials usually gain more than was
-    expected."""
+    """Return which job should join which. `joiners` are in the policy's order; jobs with a lower GPU utilisation go first.
+
+    `busy` has the nodes on which a pair is already on trial. `surprise` is how much more than expected trials usually gain.
+    """
     free: dict[tuple[int, int], dict[str, list[Packable]]] = {}
     for runner in sorted(runners, key=_utilisation):
         free.setdefault((runner.pool, runner.gpus), {}).setdefault(runner.name, []).append(runner)
@@ -89,7 +90,8 @@ def pair_up(
 def _best(
     groups: dict[str, list[Packable]], joiner: Packable, gain: Gain, least_gain: float, busy: set[int], surprise: float
 ) -> tuple[Packable, float | None] | None:
-    """The runner with which most would be gained. Of a pair that was never measured, what the two leave idle is hoped for."""
+    """Return the runner with the largest gain. For a pair that was never measured, the expected gain is what the two leave
+    idle."""
     best, most = None, least_gain
     for name, runners in groups.items():
         seen = gain(name, joiner.name, joiner.pool, joiner.gpus)
@@ -98,7 +100,7 @@ def _best(
         if worth <= most:
             continue
         for runner in runners:
-            fits = not joiner.gib > runner.room_gib  # what is not known does not stand in the way
+            fits = not joiner.gib > runner.room_gib  # unknown memory does not prevent a pair
             if fits and (seen is not None or (runner.node not in busy and runner.measured)):
                 best, most = (runner, hoped if seen is None else None), worth
                 break

@@ -1,3 +1,3 @@
-"""Workloads: jobs and when they arrive, read from files of several formats or generated from a seed."""
+"""Workloads: jobs and their arrival times, read from files of several formats or generated from a seed."""
 
 from rota.traces.synthetic import synthetic as synthetic

@@ -1,4 +1,4 @@
-"""What a trace format is: the columns a file of it has, and how a row becomes an arrival."""
+"""Trace formats: the columns of a file, and how a row becomes an arrival."""
 
 from collections.abc import Callable, Iterable
 from dataclasses import dataclass
@@ -10,37 +10,38 @@ from rota.traces.trace import SkippedRow
 
 
 def _nothing_more(table: FileTable) -> None:
-    """Most formats have no rule about their header beyond the names in it."""
+    """Accept any header. Most formats have no rule about it beyond the names of columns."""
 
 
 @dataclass(frozen=True)
 class Format:
-    """One way to write a trace down."""
+    """A format of trace files."""
 
     name: str
     arrival: Callable[[CsvRow], Arrival | SkippedRow]
-    """A row that is knowingly left out gives the reason instead."""
+    """Reads one row. For a row that is left out on purpose it returns the reason instead."""
     required: tuple[str, ...] = ()
     optional: tuple[str, ...] | None = None
-    """The other columns it knows; None: any other column is left alone."""
+    """Further columns of the format; None if any other column is ignored."""
     layouts: tuple[tuple[str, ...], ...] = ()
-    """For a format without a header, tabs between the cells: the columns of each variant. Their number tells which it is."""
+    """For a format without a header, with tabs between cells: the columns of each variant. The number of cells decides the
+    variant."""
     unique: str = ""
-    """A column in which no value may stand twice."""
+    """A column in which every value must be different."""
     wall_clock: bool = False
-    """Its times are dates, so they are counted from the first arrival; other formats keep their numbers."""
+    """Whether times are dates, which are counted from the first arrival. Other formats keep their numbers."""
     check: Callable[[FileTable], None] = _nothing_more
-    """Further rules about the header."""
+    """Checks the header further."""
     remarks: Callable[[CsvRow], Iterable[str]] | None = None
-    """What of a job could not be carried over, said in the past tense; the trace counts the jobs for each."""
+    """Finds what could not be carried over from a row, in the past tense; the trace counts the jobs for each remark."""
 
     def layout(self, file: Lines) -> tuple[str, ...]:
-        """The columns of a file without a header; none if it is not like any variant."""
+        """Return the columns of a file without a header; empty if the file is like no variant."""
         count = len(file.tabbed)
         return next((columns for columns in self.layouts if len(columns) == count), ())
 
     def reads_first(self, file: Lines) -> bool:
-        """Whether the first line of a file without a header is a job: numbers stand where numbers belong."""
+        """Whether the first line of a file without a header is a job, with numbers where the format has numbers."""
         columns = self.layout(file)
         if not columns:
             return False
@@ -51,7 +52,7 @@ class Format:
         return True
 
     def table(self, file: Lines) -> FileTable:
-        """The file with its columns, after a check that they are those of this format."""
+        """Return the file with its columns. Raise TraceError if they are not those of this format."""
         if not self.layouts:
             table = file.with_header().folded((*self.required, *self.optional) if self.optional is not None else None)
             self._check_header(table)
@@ -64,7 +65,7 @@ class Format:
                 line=file.first_line,
                 field="cells",
                 value=len(file.tabbed),
-                hint="--format auto tells what the file is by its first line",
+                hint="--format auto finds the format by the first line",
             )
         return file.without_header(columns)
 

@@ -1,10 +1,10 @@
-"""Jobs of a cluster that people search for models on, as Gandiva was made for (Xiao et al., OSDI'18). Its own workload was never
-published; this one is made up in the shape that is known of such clusters.
+"""Jobs of a cluster on which users search for models, for which Gandiva was made (Xiao et al., OSDI'18). Gandiva's own workload
+was never published; these jobs are invented, in the shape that such clusters are known to have.
 
-A part of the jobs is like Philly's: most want one GPU, some 2, 4 or 8, and run times have a long tail. The others come in sweeps:
-one user submits 8 to 32 one-GPU jobs of one model at once, and three of four of them are stopped after a few hundred steps, as a
-search with early stopping would do. The rest of a sweep trains to the end. With `feedback_steps` the trace does not
-settle when they are stopped: that follows from how far the jobs of the sweep have come.
+Some of the jobs are like Philly's: most request one GPU, some 2, 4 or 8, and run times have a long tail. The others come in
+sweeps: one user submits 8 to 32 one-GPU jobs of one model at once, and three of four of them are stopped after a few hundred
+steps, as a search with early stopping would do. The rest of a sweep trains to the end. With `feedback_steps` the trace does not
+fix when they are stopped: that depends on the progress of the jobs of the sweep.
 """
 
 from collections.abc import Iterator, Mapping
@@ -37,7 +37,7 @@ SETTINGS: Mapping[str, Setting] = {
 }
 
 GPUS = 180
-"""Of the paper's cluster."""
+"""Number of GPUs of the paper's cluster."""
 
 GIB: Mapping[str, float] = {
     "ResNet-18 (batch size 16)": 1.5,
@@ -67,23 +67,22 @@ GIB: Mapping[str, float] = {
     "A3C": 1.5,
     "CycleGAN": 7.0,
 }
-"""Models, by the names that Gavel's table of rates has for them, and the most memory that each takes on a GPU: our own guesses,
-not measured."""
+"""Models, by their names in Gavel's table of rates, and the GPU memory that each needs: our own estimates, not measured."""
 
 ONE_GPU = ("Recommendation", "A3C", "CycleGAN")
 """Models that use one GPU only."""
 
 SIZES: Mapping[int, float] = {1: 0.70, 2: 0.10, 4: 0.13, 8: 0.07}
-"""GPUs of a job that is in no sweep, and how often."""
+"""GPUs of a job outside sweeps, and how often it requests them."""
 SERVER = 4
-"""GPUs of a server: a job that wants more spans servers, and its run time is the one that it has so."""
+"""GPUs of a server. A job with more GPUs spans servers, and its run time is the run time across servers."""
 MEDIAN_SECONDS, LOG_SPREAD, SHORTEST_SECONDS = 900.0, 2.0, 30.0
 MEMBERS = (8, 32)
-"""Jobs of a sweep, from and to."""
+"""Smallest and largest number of jobs in a sweep."""
 STOPPED = 0.75
-"""The part of a sweep that is stopped early."""
+"""Fraction of a sweep that is stopped early."""
 STOPPED_STEPS = (150, 500)
-"""After how many steps."""
+"""Smallest and largest number of steps after which a job is stopped."""
 USERS = 40
 
 
@@ -94,9 +93,9 @@ class _Drawn(NamedTuple):
     gpus: int
     steps: float
     seconds: float
-    """Run time on V100s of its own; of one that a search gives up, until it can be given up."""
+    """Run time on exclusive V100s, in seconds; for a job that a search stops, the time until it can be stopped."""
     rank: int = 0
-    """Among the jobs of its sweep; 0 is the best."""
+    """Rank of the job in its sweep; 0 is the best."""
 
 
 def gandiva_jobs(
@@ -110,11 +109,12 @@ def gandiva_jobs(
     feedback_steps: int = 0,
     profile: str = "",
 ) -> Trace:
-    """A trace of such jobs, of which about the part `sweeps` come in sweeps. With `feedback_steps`, all jobs of a sweep have the
-    same number of steps, and after so many a search sees how good they are: the worse are given up then.
+    """Return a trace of such jobs, with about the fraction `sweeps` of them in sweeps. With `feedback_steps`, all jobs of a sweep
+    have the same number of steps, and after `feedback_steps` steps a search sees how good a job is and stops the worse ones.
 
-    `load` is met exactly: GPU-seconds of all jobs on V100s of their own, over those of `gpus` GPUs between the first arrival and
-    the last. Steps are run time times the rate on V100s: of the table of rates at `profile`, or else of the built-in catalogue.
+    `load` is met exactly: GPU-seconds of all jobs on exclusive V100s, divided by the GPU-seconds of `gpus` GPUs between the first
+    arrival and the last. Steps are run time times the rate on V100s, from the table of rates at `profile` or else from the
+    built-in catalogue.
     """
     given = {
         "jobs": jobs,
@@ -148,23 +148,24 @@ def gandiva_jobs(
 
 
 def named_gandiva(text: str) -> Trace:
-    """The trace of `gandiva:jobs=1000,seed=0,load=1.2`."""
+    """Return the trace of `gandiva:jobs=1000,seed=0,load=1.2`."""
     return gandiva_jobs(**read_settings(text, SETTINGS, EXAMPLE))
 
 
 def sweep_of(name: str) -> str:
-    """The sweep that a job belongs to, by its name; empty: none."""
+    """Return the sweep that a job belongs to, by the job's name; empty if it belongs to none."""
     return name.rpartition("/")[0]
 
 
 def _groups(
     draw: np.random.Generator, jobs: int, gpus: int, sweeps: float, longest_seconds: float, feedback_steps: int, rates: Rates
 ) -> Iterator[list[_Drawn]]:
-    """Jobs that are submitted together, until there are enough."""
+    """Generate groups of jobs that are submitted together, until there are enough jobs."""
     sizes = [size for size in SIZES if size <= gpus]
     weights = np.array([SIZES[size] for size in sizes]) / sum(SIZES[size] for size in sizes)
     mean = sum(MEMBERS) / 2
-    often = sweeps / (sweeps + (1 - sweeps) * mean)  # of all that is submitted, so that jobs of sweeps are the part asked for
+    # The share of sweeps among submissions, such that the fraction `sweeps` of jobs is in sweeps.
+    often = sweeps / (sweeps + (1 - sweeps) * mean)
     left, number, sweep = jobs, 0, 0
     while left:
         user = f"user-{int(draw.integers(USERS)) + 1}"
@@ -195,7 +196,7 @@ def _sweep(
     rate: float,
     feedback_steps: int,
 ) -> Iterator[_Drawn]:
-    order = draw.permutation(members).tolist()  # the worst first
+    order = draw.permutation(members).tolist()  # worst first
 
     stopped = set(order[: int(STOPPED * members)])
     all_steps = max(seconds * rate, 2.0 * feedback_steps)
@@ -215,7 +216,7 @@ def _rate(rates: Rates, model: str, gpus: int) -> float:
     rate, _ = rates.rate(model, REFERENCE, gpus, 1 if gpus > SERVER else 0)
     if not rate > 0:
         raise OptionError(
-            f"says that {model} does not run on {gpus} {REFERENCE}s, on which the run times are.",
+            f"{model} does not run on {gpus} {REFERENCE}s, and run times are times on {REFERENCE}s.",
             field="profile",
             value=rate,
             hint="leave profile= out, or give Gavel's simulation_throughputs.json",

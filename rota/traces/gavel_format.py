@@ -1,19 +1,19 @@
 """The traces of Gavel (Narayanan et al., OSDI'20) and of Shockwave (Zheng et al., NSDI'23): tabs between the cells, no header.
 
-The number of cells tells the variant:
+The number of cells decides the variant:
 
 - 10, Gavel's: `job_type`, `command`, `working_dir`, `num_steps_arg`, `needs_data_dir`, `total_steps`, `scale_factor`,
   `priority_weight`, `slo`, `arrival_time`
 - 7, older: `job_type`, `command`, `num_steps_arg`, `needs_data_dir`, `total_steps`, `arrival_time`, `scale_factor`
 - 12, Shockwave's: the ten, with `mode` after `scale_factor` and `duration` before `arrival_time`
 
-`--where` takes these names. `job_type`, such as `ResNet-18 (batch size 16)`, is the profile as it stands; `scale_factor` is
-the number of GPUs, `arrival_time` seconds; `slo` is the deadline as a multiple of the job's run time on V100s of its own (0 or
-less: none). Names are `gavel-LINE`. The job types of the published traces are random draws.
+`--where` takes these names. `job_type`, such as `ResNet-18 (batch size 16)`, is the profile, unchanged; `scale_factor` is the
+number of GPUs, `arrival_time` is in seconds; `slo` is the deadline as a multiple of the job's run time on exclusive V100s (0 or
+less: no deadline). Names are `gavel-LINE`. The job types of the published traces are random draws.
 
-Not read: the command and what belongs to it, which is never run; `mode`, Shockwave's rule by which the batch size changes in
-training (`static`: it does not); and its `duration`, the seconds that the steps took alone on GPUs of its authors. The notes
-count the jobs that lose such a rule.
+Not read: the command and its arguments (it is never run); `mode`, Shockwave's rule by which the batch size changes during
+training (`static`: it does not); and Shockwave's `duration`, the seconds that the steps took on exclusive GPUs of its authors.
+The notes count the jobs that lose such a rule.
 """
 
 import math
@@ -43,14 +43,14 @@ def arrival(row: CsvRow) -> Arrival:
 
 
 def _slo(row: CsvRow) -> float:
-    """Less than 0 is none."""
+    """Return the deadline as a multiple of the run time; infinite if it is empty or negative."""
     text = row.text("slo").strip()
     return (row.number("slo") or math.inf) if text and not text.startswith("-") else math.inf
 
 
 def remarks(row: CsvRow) -> Iterator[str]:
     if row.text("mode") not in ("", "static"):
-        yield "had a batch size that changes in training; it stays as it starts here"
+        yield "had a batch size that changes in training; here it stays at its first value"
 
 
 GAVEL = Format("gavel", arrival, layouts=(SEVEN, TEN, TWELVE), remarks=remarks)

@@ -1,11 +1,11 @@
-"""Jobs as Gavel draws them for its simulations (Narayanan et al., OSDI'20), to the last digit: the same seed, the same jobs.
+"""Jobs as Gavel draws them for its simulations (Narayanan et al., OSDI'20), to the last digit: the same seed gives the same jobs.
 
-Run times are those on V100s of its own: four jobs of five take 32 minutes to 17 hours, the fifth 17 hours to a week. A job trains
-one of 26 models; of those that may use several GPUs, three in ten do. Jobs arrive as a Poisson process, or all at once.
+Run times are those on exclusive V100s: four jobs of five take 32 minutes to 17 hours, the fifth 17 hours to a week. A job trains
+one of 26 models; of the jobs that may use several GPUs, three in ten do. Jobs arrive as a Poisson process, or all at once.
 
-Every draw has its place. The jobs come from one stream of random numbers, in this order for each: GPUs (drawn for single-GPU
-traces too), run time, model (again and again until it can use that many GPUs), weight. Gaps between arrivals come from a second
-stream and deadlines from a third, so that neither changes the jobs.
+The order of draws is fixed. The jobs come from one stream of random numbers, in this order for each job: GPUs (drawn for
+single-GPU traces too), run time, model (repeatedly until it can use that many GPUs), weight. Gaps between arrivals come from a
+second stream and deadlines from a third, so neither changes the jobs.
 """
 
 import math
@@ -48,7 +48,7 @@ SETTINGS: Mapping[str, Setting] = {
 }
 
 LOAD, GPUS = 0.5, 108
-"""Where nothing is said; 108 are the GPUs of the paper's cluster."""
+"""Defaults. The paper's cluster has 108 GPUs."""
 
 _BATCHES: Mapping[str, tuple[int, ...]] = {
     "ResNet-18": (16, 32, 64, 128, 256),
@@ -61,27 +61,27 @@ _ALONE = ("Recommendation", "A3C", "CycleGAN")
 """Models that use one GPU only."""
 
 MODELS = (*(f"{name} (batch size {size})" for name, sizes in _BATCHES.items() for size in sizes), "A3C", "CycleGAN")
-"""Profiles; a draw is a place in this order."""
+"""Profiles. A draw is a position in this order."""
 
 _JOBS_SEED, _GAPS_SEED, _SLO_SEED = 2, 3, 6
-"""What each stream adds to the seed."""
+"""Numbers that are added to the seed for each stream."""
 
 
 @dataclass(frozen=True, slots=True)
 class GavelJob:
-    """One job as it was drawn."""
+    """One drawn job."""
 
     profile: str
     gpus: int
     seconds: float
-    """Its run time on V100s of its own."""
+    """Run time on exclusive V100s, in seconds."""
     weight: float
     slo: float | None
-    """It should be done this many times its run time after its submission; None: whenever."""
+    """Deadline after the submission, as a multiple of the run time; None if there is none."""
 
 
 def draw(jobs: int, seed: int, *, multi: bool, priorities: bool, slo: bool, duration: float | None = None) -> list[GavelJob]:
-    """The jobs of a seed. Another number of jobs gives the same jobs as far as there are as many."""
+    """Return the jobs of a seed. A larger number of jobs begins with the same jobs."""
     work, limits = random.Random(seed + _JOBS_SEED), random.Random(seed + _SLO_SEED)
     found = []
     for _ in range(jobs):
@@ -97,7 +97,7 @@ def draw(jobs: int, seed: int, *, multi: bool, priorities: bool, slo: bool, dura
 
 
 def _gpus(r: float) -> int:
-    # The branches meet as published: 0.8 itself gives 2, 0.95 itself 4.
+    # The boundaries are those of the published code: exactly 0.8 gives 2, exactly 0.95 gives 4.
     return 2 if 0.7 <= r <= 0.8 else 4 if 0.8 < r <= 0.95 else 8 if r > 0.95 else 1
 
 
@@ -111,7 +111,7 @@ def _slo(r: float) -> float:
 
 
 def gaps(jobs: int, seed: int) -> list[float]:
-    """Times between arrivals for a mean of one second; the first job comes at 0."""
+    """Return the times between arrivals for a mean of one second. The first job arrives at 0."""
     stream = random.Random(seed + _GAPS_SEED)
     return [-math.log(1.0 - stream.random()) for _ in range(jobs - 1)]
 
@@ -131,15 +131,16 @@ def gavel_jobs(
     profile: str = "",
     rates: Rates | None = None,
 ) -> Trace:
-    """A trace of jobs that Gavel would draw.
+    """Return a trace of jobs that Gavel would draw.
 
-    `seconds_between` is the mean time between arrivals; with 0 all come at once. Instead of it, `load` is met exactly:
-    GPU-seconds of all jobs on V100s of their own, over those of `gpus` GPUs between the first arrival and the last, as if each
-    were a V100. On a cluster with slower ones less than 1 is full. The draws are the same; only the mean is chosen for the load.
+    `seconds_between` is the mean time between arrivals; with 0 all jobs arrive at once. Instead of it, `load` is met exactly:
+    GPU-seconds of all jobs on exclusive V100s, divided by the GPU-seconds of `gpus` GPUs between the first arrival and the last,
+    as if each were a V100. A cluster with slower GPUs is full at a load below 1. The draws stay the same; only the mean depends
+    on the load.
 
-    `multi`: jobs of 2, 4 and 8 GPUs too. `priorities`: one job in five has weight 5. `slo`: deadlines. `duration`: every job runs
-    this long. `tenants` own the jobs in turn. Steps are the run time times the rate on V100s: of the table of rates at
-    `profile`, or of `rates`, or else of the built-in catalogue. Simulate it with the same profile.
+    `multi` adds jobs of 2, 4 and 8 GPUs. `priorities` gives one job in five weight 5. `slo` adds deadlines. With `duration` every
+    job runs for this time. The jobs belong to the `tenants` in turn. Steps are the run time times the rate on V100s, from the
+    table of rates at `profile`, from `rates`, or else from the built-in catalogue. Simulate the trace with the same profile.
     """
     given = {
         "jobs": jobs,
@@ -157,7 +158,7 @@ def gavel_jobs(
     check_settings("gavel", given, SETTINGS, EXAMPLE)
     if seconds_between is not None and load is not None:
         raise TraceError(
-            "beside `load`: which of the two?",
+            "cannot be combined with `load`. Give one of the two.",
             where="gavel",
             field="seconds_between",
             value=seconds_between,
@@ -178,12 +179,12 @@ def gavel_jobs(
 
 
 def named_gavel(text: str) -> Trace:
-    """The trace of `gavel:jobs=500,load=0.5,multi=true,seed=0`."""
+    """Return the trace of `gavel:jobs=500,load=0.5,multi=true,seed=0`."""
     return gavel_jobs(**read_settings(text, SETTINGS, EXAMPLE))
 
 
 def _mean_gap(drawn: list[GavelJob], between: list[float], load: float, gpus: int) -> float:
-    """Seconds between arrivals at which so much work comes per second; a single job has no span."""
+    """Return the mean time between arrivals that gives this load, in seconds; 0 for a single job."""
     work = sum(job.gpus * job.seconds for job in drawn)
     return work / (gpus * load) / sum(between) if between else 0.0
 
@@ -192,7 +193,7 @@ def _spec(job: GavelJob, number: int, tenants: int, rates: Rates) -> JobSpec:
     rate, _ = rates.rate(job.profile, REFERENCE, job.gpus)
     if not rate > 0:
         raise OptionError(
-            f"says that {job.profile} does not run on {job.gpus} {REFERENCE}s, on which Gavel's run times are.",
+            f"{job.profile} does not run on {job.gpus} {REFERENCE}s, and Gavel's run times are times on {REFERENCE}s.",
             field="profile",
             value=rate,
             hint="leave profile= out, or give Gavel's simulation_throughputs.json",
@@ -200,7 +201,7 @@ def _spec(job: GavelJob, number: int, tenants: int, rates: Rates) -> JobSpec:
     return JobSpec(
         name=f"gavel-{number}",
         gpus=job.gpus,
-        # As published, not rounded: a job runs for exactly the time that was drawn.
+        # As in the published code, steps are not rounded: a job runs for exactly the time that was drawn.
         steps=job.seconds * rate,
         profile=job.profile,
         weight=job.weight,

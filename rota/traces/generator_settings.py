@@ -1,4 +1,4 @@
-"""Settings of generated traces as they stand behind the name: `synthetic:jobs=500,seed=1`."""
+"""Settings of generated traces, as they follow the name: `synthetic:jobs=500,seed=1`."""
 
 import re
 from collections.abc import Mapping
@@ -10,10 +10,10 @@ from rota.files.csv_table import closest, shown
 
 
 class Setting(Protocol):
-    """What one setting takes; as a text it says so: `must be ...`."""
+    """The values that a setting accepts. `str()` of it completes the message `must be ...`."""
 
     def read(self, text: str) -> Any:
-        """The value in a text, or None if there is none."""
+        """Return the value in a text, or None if the setting does not accept the text."""
         ...
 
     def takes(self, value: Any) -> bool: ...
@@ -28,7 +28,7 @@ class NumberSetting:
     whole: bool = True
 
     def read(self, text: str) -> float | None:
-        """Whole numbers stay exact."""
+        """Read a number. Whole numbers stay exact."""
         if re.fullmatch(r"\d{1,18}", text, re.ASCII):
             return int(text)
         if not self.whole and re.fullmatch(r"\d*\.?\d*(e[+-]?\d{1,3})?", text, re.ASCII | re.IGNORECASE):
@@ -76,7 +76,7 @@ class TextSetting:
 
 
 def read_settings(text: str, known: Mapping[str, Setting], example: str) -> dict[str, Any]:
-    """What stands behind the colon of a name; nothing, if there is no colon."""
+    """Return the settings after the colon of a name; empty if there is no colon."""
     name, colon, options = text.partition(":")
     given: dict[str, Any] = {}
     for option in options.split(",") if colon else ():
@@ -107,5 +107,5 @@ def check_settings(name: str, given: Mapping[str, Any], known: Mapping[str, Sett
 
 
 def format_settings(given: Mapping[str, Any]) -> str:
-    """As it would be typed."""
+    """Format settings as a user would type them."""
     return ",".join(f"{key}={str(value).lower() if isinstance(value, bool) else value}" for key, value in given.items())

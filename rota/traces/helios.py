@@ -1,10 +1,11 @@
 """The Helios trace of SenseTime (Hu et al., SC'21), one `cluster_log.csv` per cluster:
 `job_id,user,vc,gpu_num,cpu_num,node_num,state,submit_time,start_time,end_time,duration,queue`.
 
-`submit_time` is local time without a zone, `YYYY-MM-DD HH:MM:SS`; `duration` is seconds of run time, failed and cancelled jobs
-included: one step per second, no profile. `vc`, the virtual cluster, becomes the tenant. Half of the log are jobs without GPUs
-(`gpu_num` 0); they are skipped, and so are the few that had not ended when the log was taken. Not read: CPUs, nodes, when it
-started and ended there, and `queue`, the seconds it waited: that is for the policy to decide anew.
+`submit_time` is local time without a zone, `YYYY-MM-DD HH:MM:SS`; `duration` is seconds of run time, including failed and
+cancelled jobs. A job has one step per second of it, and no profile. `vc`, the virtual cluster, becomes the tenant. Half of the
+log are jobs without GPUs (`gpu_num` 0), which are skipped, and so are the few jobs that had not ended when the log was taken. Not
+read: CPUs, nodes, start and end times, and `queue`, the seconds that the job waited there: the policy decides how long it waits
+here.
 """
 
 from rota.files.csv_table import CsvRow
@@ -14,7 +15,7 @@ from rota.traces.parts import NO_GPU, filled, instant
 from rota.traces.trace import SkippedRow
 
 _UNFINISHED = ("PENDING", "RUNNING", "SUSPENDED")
-"""States of Slurm in which `duration` is not the whole run time."""
+"""Slurm states in which `duration` is not the whole run time."""
 
 
 def arrival(row: CsvRow) -> Arrival | SkippedRow:

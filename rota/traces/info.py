@@ -1,4 +1,4 @@
-"""What a trace holds, in a few figures."""
+"""Figures that describe a trace."""
 
 from collections import Counter
 from collections.abc import Sequence
@@ -16,23 +16,23 @@ from rota.traces.trace import Trace
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class TraceInfo:
-    """Figures of a trace. Run times are those on V100s: as the built-in catalogue has it for a job with a profile, one step per
-    second for a job without. GPU-hours count the jobs whose run time is known."""
+    """Figures of a trace. Run times are those on V100s, at the rate of the built-in catalogue for a job with a profile, and at
+    one step per second for a job without. GPU-hours count the jobs whose run time is known."""
 
     name: str
     format: str
     jobs: int
     skipped: int
     skipped_why: dict[str, int]
-    """Reason -> rows left out for it, the most frequent first."""
+    """Reason -> rows left out for it, the most frequent reason first."""
     notes: tuple[str, ...]
-    """What reading could not carry over."""
+    """What could not be carried over from the file."""
     first_submission_s: float
     last_submission_s: float
     gpus: dict[float, int]
-    """GPU count -> jobs that ask for it."""
+    """GPU count -> jobs that request it."""
     timed: int
-    """Jobs whose run time is known."""
+    """Number of jobs whose run time is known."""
     gpu_hours: float
     median_seconds: float | None
     p99_seconds: float | None
@@ -54,7 +54,7 @@ class TraceInfo:
 
 
 def describe(trace: Trace) -> TraceInfo:
-    """Count a trace through once."""
+    """Describe a trace."""
     specs = [arrival.spec for arrival in trace.arrivals]
     seconds, gpus = _run_times(specs)
     return TraceInfo(
@@ -79,7 +79,7 @@ def describe(trace: Trace) -> TraceInfo:
 
 
 def _run_times(specs: Sequence[JobSpec]) -> tuple[Floats, Floats]:
-    """Seconds on the reference GPU and GPUs of every job for which that is known."""
+    """Return the run time on the reference GPU, in seconds, and the GPUs of every job for which both are known."""
     catalogue = Catalogue()
     found = []
     for spec in specs:

@@ -1,10 +1,11 @@
 """Jobs of Kalos, the LLM cluster of Acme (Hu et al., NSDI'24), as converted for a network simulator:
 `job_id,arrival_time,num_iteration,gpu_workers,gpu_per_worker` among others.
 
-`arrival_time` is seconds. A job has `gpu_workers` times `gpu_per_worker` GPUs; the converter cut its run time into iterations of
-half a second, so it has half as many steps as `num_iteration`, one per second, and no profile. Jobs without GPUs are skipped.
-Not read, because the converter made them up: the times of an iteration and `tensorsizes`; and CPUs, parameter servers (`ps`)
-and `profiled_network`. Only completed jobs are in the file, evaluation and debugging left out: most of the cluster's jobs.
+`arrival_time` is in seconds. A job has `gpu_workers` times `gpu_per_worker` GPUs. The converter cut its run time into iterations
+of half a second, so a job here has half as many steps as `num_iteration`, one per second, and no profile. Jobs without GPUs are
+skipped. Not read, because the converter invented them: the times of an iteration and `tensorsizes`. Also not read: CPUs,
+parameter servers (`ps`) and `profiled_network`. The file has completed jobs only; evaluation and debugging, most of the cluster's
+jobs, are left out.
 """
 
 from rota.files.csv_table import MOST_COUNT, CsvRow

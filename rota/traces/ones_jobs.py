@@ -1,8 +1,9 @@
-"""Jobs as ONES was evaluated on (Bian et al., SC'21): short training runs of image and language models, one every 30 seconds.
+"""Jobs like those with which ONES was evaluated (Bian et al., SC'21): short training runs of image and language models, one every
+30 seconds.
 
-How many jobs there are of each model does not vary from seed to seed; when they come, in which order, and how long each trains
-does. Every job is elastic: it accepts several numbers of GPUs up to four times what it asks for, and batch sizes up to where its
-learning rate reaches its ceiling. `--elastic none` takes that away.
+The number of jobs of each model is the same for every seed; their arrival times, order and lengths differ. Every job is elastic:
+it accepts several GPU counts up to four times the requested one, and batch sizes up to the ceiling of its learning rate.
+`--elastic none` makes all jobs rigid.
 """
 
 from collections.abc import Mapping
@@ -28,14 +29,15 @@ SETTINGS: Mapping[str, Setting] = {
 }
 
 COUNTS = (1, 2, 4, 8, 16, 32, 64)
-"""Numbers of GPUs that jobs accept, up to MOST_TIMES what they ask for."""
+"""GPU counts that jobs accept, up to MOST_TIMES times the requested count."""
 MOST_TIMES = 4
 TWICE = "bert-mrpc"
-"""Of this model there are twice as many jobs as of the others with as much data."""
+"""This model has twice as many jobs as other models with as much data."""
 
 
 def ones_jobs(jobs: int = 400, seed: int = 0, *, gap_seconds: float = 30.0, spread: float = 0.2, largest: int = 64) -> Trace:
-    """A trace of such jobs. `spread` is the deviation of the logarithm of their epochs; none has more than `largest` GPUs."""
+    """Return a trace of such jobs. `spread` is the standard deviation of the logarithm of their epochs. No job has more than
+    `largest` GPUs."""
     given = {"jobs": jobs, "seed": seed, "gap_seconds": gap_seconds, "spread": spread, "largest": largest}
     check_settings("ones", given, SETTINGS, EXAMPLE)
     draw = np.random.Generator(np.random.Philox(key=seed))
@@ -52,7 +54,7 @@ def ones_jobs(jobs: int = 400, seed: int = 0, *, gap_seconds: float = 30.0, spre
 
 
 def job_of(name: str, model: OnesModel, examples: int, longer: float, largest: int) -> dict[str, Any]:
-    """What a job of a model asks for, with so many examples in its data."""
+    """Return the fields of the spec of a job of this model, with this number of examples in its data."""
     gpus = min(model.gpus, largest)
     batch_size = gpus * model.local_batch
     counts = [count for count in COUNTS if count <= min(MOST_TIMES * gpus, largest)]
@@ -70,5 +72,5 @@ def job_of(name: str, model: OnesModel, examples: int, longer: float, largest: i
 
 
 def named_ones(text: str) -> Trace:
-    """The trace of `ones:jobs=400,seed=0`."""
+    """Return the trace of `ones:jobs=400,seed=0`."""
     return ones_jobs(**read_settings(text, SETTINGS, EXAMPLE))

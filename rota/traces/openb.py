@@ -1,12 +1,12 @@
 """The pods of Alibaba's GPU trace of 2023, "openb" (Weng et al., ATC'23):
 `name,cpu_milli,memory_mib,num_gpu,gpu_milli,gpu_spec,qos,pod_phase,creation_time,deletion_time,scheduled_time`.
 
-Times are seconds. A pod is submitted at its creation and runs from `scheduled_time`, or from its creation where that is empty,
-to its deletion: one step per second, no profile. `gpu_spec` lists the models it accepts, such as `V100M16|V100M32`; they are
-accelerator types as they stand: V100M16, V100M32, P100, T4, A10, G2, G3. Empty: any.
+Times are in seconds. A pod is submitted at its creation and runs from `scheduled_time`, or from its creation where that is empty,
+to its deletion. It has one step per second, and no profile. `gpu_spec` lists the models that the pod accepts, such as
+`V100M16|V100M32`, which are taken as accelerator types: V100M16, V100M32, P100, T4, A10, G2, G3. Empty means any.
 
-Skipped: pods without GPUs, never deleted, never scheduled (no `scheduled_time`, and still `Pending` when deleted), and those
-that ran for no time. `gpu_milli` is thousandths of one GPU: a pod of one GPU that asks for less than 1000 gets that part. CPUs,
+Skipped: pods without GPUs, pods that were never deleted, never scheduled (no `scheduled_time`, and still `Pending` when deleted),
+or that ran for no time. `gpu_milli` is thousandths of one GPU: a pod of one GPU with less than 1000 gets that fraction. CPUs,
 memory and `qos` are not read. The variant `multigpu50` has no times and is refused.
 """
 
@@ -44,14 +44,14 @@ def arrival(row: CsvRow) -> Arrival | SkippedRow:
 
 def remarks(row: CsvRow) -> Iterator[str]:
     if row.whole("gpu_milli", least=1) < MILLI and row.whole("num_gpu", least=0) > 1:
-        yield "asked for parts of several GPUs and got whole ones"
+        yield "requested fractions of several GPUs and got whole ones"
 
 
 def _check(table: FileTable) -> None:
     for column in _TIMES:
         if column not in table.columns:
             raise TraceError(
-                "this list of pods has no times, so nobody knows when they came or how long they ran.",
+                "this list of pods has no times, so arrival times and durations are unknown.",
                 where=table.where,
                 line=table.header_line,
                 field=column,

@@ -1,7 +1,7 @@
 """The job lists of PAL (Jain et al., SC'24): `job_id,num_gpus,submit_time,duration,model`, and sometimes `batch_size`.
 
-`submit_time` is seconds, but `duration` is a number of iterations: it becomes the steps. The profile is `pal/` and the model in
-lower case, such as `pal/vgg19`; how long an iteration takes is for a table of rates to say. `batch_size` is not read.
+`submit_time` is in seconds, but `duration` is a number of iterations and becomes the steps. The profile is `pal/` and the model
+in lower case, such as `pal/vgg19`; a table of rates gives the time of an iteration. `batch_size` is not read.
 """
 
 from rota.files.csv_table import CsvRow

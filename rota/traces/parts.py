@@ -1,4 +1,4 @@
-"""Parts of a row that several formats have in common."""
+"""Cells that several formats have in common."""
 
 import re
 from datetime import datetime
@@ -6,16 +6,16 @@ from datetime import datetime
 from rota.files.csv_table import CsvRow
 from rota.model.cluster import ACCELERATOR, canonical
 
-NO_GPU = "asks for no GPU"
-"""Why jobs that run on CPUs alone are skipped."""
+NO_GPU = "requests no GPU"
+"""Reason for skipping jobs that run on CPUs alone."""
 
 _TIMESTAMP = re.compile(r"\d{4}-\d\d-\d\d \d\d:\d\d:\d\d", re.ASCII)
 _ORIGIN = datetime(2000, 1, 1)
-"""Any fixed date: the reader counts from the first arrival."""
+"""Any fixed date: times are counted from the first arrival."""
 
 
 def filled(row: CsvRow, column: str) -> str:
-    """A text that must not be empty."""
+    """Return a text that must not be empty."""
     cell = row.text(column)
     if not cell:
         raise row.wrong(column, "is empty.", hint=f"give every job its {column}")
@@ -23,31 +23,31 @@ def filled(row: CsvRow, column: str) -> str:
 
 
 def instant(row: CsvRow, column: str) -> float:
-    """Local time without a zone, `YYYY-MM-DD HH:MM:SS`, as seconds since a fixed date."""
+    """Return local time without a zone, `YYYY-MM-DD HH:MM:SS`, as seconds since a fixed date."""
     cell = row.cells[column]
-    # fromisoformat alone would also take week dates and zones.
+    # fromisoformat alone would also accept week dates and zones.
     if _TIMESTAMP.fullmatch(cell):
         try:
             return (datetime.fromisoformat(cell) - _ORIGIN).total_seconds()
         except ValueError as error:
-            raise row.wrong(column, f"is no date: {error}.", hint="write it like 2017-10-09 07:01:55") from None
+            raise row.wrong(column, f"is not a date: {error}.", hint="write it like 2017-10-09 07:01:55") from None
     raise row.wrong(column, "is not YYYY-MM-DD HH:MM:SS.", hint="write it like 2017-10-09 07:01:55")
 
 
 def accelerators(row: CsvRow, column: str) -> tuple[str, ...]:
-    """Accelerator types with bars between them, each once; empty: any."""
+    """Return accelerator types separated by bars, each once; empty if the cell is empty, which means any."""
     cell = row.text(column)
     if not cell:
         return ()
     types = [canonical(part) for part in cell.split("|")]
     for kind in types:
         if not ACCELERATOR.fullmatch(kind):
-            raise row.wrong(column, f"{kind!r} is no accelerator type.", hint="separate types with a bar: A100|V100")
+            raise row.wrong(column, f"{kind!r} is not an accelerator type.", hint="separate types with a bar: A100|V100")
     return tuple(dict.fromkeys(types))
 
 
 def weight(row: CsvRow, column: str) -> float:
-    """More than 0; 1 where nothing is said."""
+    """Return a weight above 0; 1 if the cell is empty."""
     if not row.text(column):
         return 1.0
     value = row.number(column)

@@ -1,7 +1,7 @@
 """The Philly trace (Jeon et al., ATC'19) as a flat file: `timestamp,duration,num_gpus,gpu_time,cluster`.
 
-`timestamp` is local time without a zone, `YYYY-MM-DD HH:MM:SS`; `duration` is seconds of run time, failed and killed jobs
-included. `cluster` is the hash of a virtual cluster and becomes the tenant. `gpu_time` is duration times GPUs and is not read.
+`timestamp` is local time without a zone, `YYYY-MM-DD HH:MM:SS`; `duration` is seconds of run time, including failed and killed
+jobs. `cluster` is the hash of a virtual cluster and becomes the tenant. `gpu_time` is duration times GPUs and is not read.
 Durations come without a model, so a job has one step per second of its duration and no profile.
 """
 

@@ -1,13 +1,13 @@
 """The workloads of Pollux (Qiao et al., OSDI'21): `name,time,application,num_replicas,batch_size`.
 
-`time` is seconds. A job has `num_replicas` GPUs and the profile `APPLICATION/globalB`, such as `cifar10/global2048`, B being
-the batch size over all of them. The file does not say how long a job runs. Pollux trains each application to its last epoch,
-and its validation curves say after how many steps that is, for each batch size they were taken at
-(`profiles/curves.py`).
+`time` is in seconds. A job has `num_replicas` GPUs and the profile `APPLICATION/globalB`, such as `cifar10/global2048`, where B
+is the batch size over all of them. The file has no run times. Pollux trains each application to its last epoch; its validation
+curves give the number of steps until then at each batch size that was measured (`profiles/curves.py`).
 
-At other batch sizes: between two of them the steps lie on a line, logarithm over logarithm, which is exact where the number of
-examples stays the same; below the smallest, where every example counts in full, the examples are those of the smallest; above
-the largest the steps are those of the largest, for Pollux found no use in more. The notes count such jobs.
+At other batch sizes: between two measured ones, the logarithm of the steps is interpolated over the logarithm of the batch size,
+which is exact where the number of examples stays the same. Below the smallest, where every example counts in full, the number of
+examples is that of the smallest. Above the largest, the number of steps is that of the largest, since Pollux found no benefit in
+more. The notes count such jobs.
 """
 
 from collections.abc import Iterator
@@ -24,7 +24,7 @@ def arrival(row: CsvRow) -> Arrival:
     if application not in STEPS:
         raise row.wrong(
             "application",
-            f"Pollux trained no such application.{closest(application, STEPS)} All: {', '.join(STEPS)}.",
+            f"Pollux did not train this application.{closest(application, STEPS)} All: {', '.join(STEPS)}.",
             hint="give other jobs in the rota format, with their steps",
         )
     batch_size = row.whole("batch_size", least=1)

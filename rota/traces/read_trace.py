@@ -1,4 +1,4 @@
-"""Reading a trace: which format it is, which rows are wanted, and the order they go in."""
+"""Reading a trace: its format, the wanted rows, and their order."""
 
 import sys
 from collections import Counter
@@ -26,7 +26,7 @@ FORMATS: Mapping[str, Format] = {
 }
 AUTO = "auto"
 STDIN, STDIN_NAME = "-", "standard input"
-"""The path that means standard input, and what a trace from there is called."""
+"""The path that means standard input, and the name of a trace from there."""
 
 _VALUES_SHOWN = 5
 
@@ -34,8 +34,8 @@ _VALUES_SHOWN = 5
 def read_trace(path: Path | str, *, format: str = AUTO, where: Sequence[tuple[str, str]] = ()) -> Trace:
     """Read a trace file; `-` is standard input. Names of columns may be in upper or lower case.
 
-    `where` keeps the rows whose columns hold exactly these values; rows it leaves out are not looked at further. `auto` goes
-    by the header, and by the first line where there is none.
+    `where` keeps the rows whose columns have exactly these values; other rows are not checked further. With `auto` the header
+    decides the format, or the first line of a file without a header.
     """
     wanted = None if format == AUTO else _named(format)
     file = _standard_input() if str(path) == STDIN else read_lines(path, TraceError, instead="name a built-in trace: demo")
@@ -49,7 +49,7 @@ def read_trace(path: Path | str, *, format: str = AUTO, where: Sequence[tuple[st
     remarks: Counter[str] = Counter()
     seen: dict[str, int] = {}
     arrival_of, remarks_of, unique = wanted.arrival, wanted.remarks, wanted.unique
-    # Rows are not kept: a large file is read in one pass over its lines.
+    # Rows are not kept, so a large file is read in one pass over its lines.
     for row in table.rows():
         if not asked or all(row.cells[column] == value for column, value in asked):
             if unique:
@@ -74,11 +74,9 @@ def read_trace(path: Path | str, *, format: str = AUTO, where: Sequence[tuple[st
 
 
 def _standard_input() -> Lines:
-    """What comes in on standard input. It can be read once, and is remembered for whoever asks again."""
+    """Return the content of standard input. It can be read only once, so it is kept for later calls."""
     if sys.stdin.isatty():
-        raise TraceError(
-            "nothing comes in on standard input.", field="trace", value=STDIN, hint="cat jobs.csv | rota sim --trace -"
-        )
+        raise TraceError("standard input is a terminal.", field="trace", value=STDIN, hint="cat jobs.csv | rota sim --trace -")
     if not _READ:
         _READ.append(sys.stdin.buffer.read())
     return lines_in(decoded(_READ[0], STDIN_NAME, TraceError), STDIN_NAME, TraceError)
@@ -88,7 +86,7 @@ _READ: list[bytes] = []
 
 
 def check_format(name: str) -> None:
-    """Raise unless `name` is `auto` or a format that can be read."""
+    """Raise UnknownNameError unless `name` is `auto` or a known format."""
     if name != AUTO:
         _named(name)
 
@@ -96,7 +94,7 @@ def check_format(name: str) -> None:
 def _named(name: str) -> Format:
     if name in FORMATS:
         return FORMATS[name]
-    raise UnknownNameError("trace format", shown(name), [AUTO, *FORMATS], hint="--format auto goes by the header")
+    raise UnknownNameError("trace format", shown(name), [AUTO, *FORMATS], hint="--format auto finds the format by the header")
 
 
 def _detected(file: Lines) -> Format:
@@ -119,7 +117,7 @@ def _detected(file: Lines) -> Format:
             line=table.header_line,
             field="header",
             value=header,
-            hint=f"say which: --format {fitting[0].name}",
+            hint=f"name one: --format {fitting[0].name}",
         )
     nearest = next((known for known in headless if known.layout(file)), None)
     if nearest is None:
@@ -136,7 +134,7 @@ def _detected(file: Lines) -> Format:
 
 
 def _checked(table: FileTable, where: Sequence[tuple[str, str]]) -> list[tuple[str, str]]:
-    """The filters, without blanks around their parts; each names a column of the file."""
+    """Return the filters without surrounding blanks. Raise TraceError if one names a column that the file does not have."""
     asked = [(column.strip(), value.strip()) for column, value in where]
     lower = {column.lower(): column for column in table.columns}
     asked = [(column if column in table.columns else lower.get(column.lower(), column), value) for column, value in asked]
@@ -156,7 +154,7 @@ def _checked(table: FileTable, where: Sequence[tuple[str, str]]) -> list[tuple[s
 def _nothing_left(table: FileTable, asked: Sequence[tuple[str, str]], skipped: Sequence[SkippedRow]) -> TraceError:
     if skipped:
         reasons = "; ".join(f"{why}: {rows:,}" for why, rows in Counter(each.why for each in skipped).most_common())
-        return TraceError(f"every row is left out ({reasons}).", where=table.where, hint="give jobs that ran on GPUs")
+        return TraceError(f"every row is left out ({reasons}).", where=table.where, hint="use a trace of jobs that ran on GPUs")
     rows = list(table.rows())
     if not rows:
         return TraceError(

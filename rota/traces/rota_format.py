@@ -1,26 +1,26 @@
-"""Our own trace format: comma-separated UTF-8 text, a header, one job per line, columns in any order.
+"""Rota's own trace format: comma-separated UTF-8 text, a header, one job per line, columns in any order.
 
 | column | what it is |
 |---|---|
 | `submit_time` | seconds since the start of the trace, 0 or more; required |
-| `gpus` | GPUs, a whole number from 1, or a part of one in thousandths, such as 0.5; required |
-| `gpu_counts` | other GPU counts it accepts, separated by a bar: `1|2|8`; empty: only `gpus` |
-| `batch_size` | examples per step, which `steps` are counted at; empty: not known |
-| `batch_sizes` | other batch sizes it accepts, separated by a bar; empty: only `batch_size` |
-| `can_resize` | `true`: it changes its size while it runs; else it is suspended and launched again |
-| `saves` | `false`: it does not save its state, so it is never suspended; else it saves |
+| `gpus` | GPUs, a whole number from 1, or a fraction of one in thousandths, such as 0.5; required |
+| `gpu_counts` | other GPU counts that the job accepts, separated by a bar: `1|2|8`; empty: only `gpus` |
+| `batch_size` | examples per step, at which `steps` are counted; empty: unknown |
+| `batch_sizes` | other batch sizes that the job accepts, separated by a bar; empty: only `batch_size` |
+| `can_resize` | `true`: the job can change its size while it runs; otherwise it is suspended and launched again |
+| `saves` | `false`: the job does not save its state, so it is never suspended; otherwise it saves |
 | `duration` | seconds of run time on the reference GPU: one step per second, no profile |
 | `steps` | optimiser steps, instead of `duration`; a file has one of the two |
-| `epoch_steps` | steps of one pass over its data; only beside `steps`; empty: not known |
-| `profile` | key into the table of rates; only beside `steps`; empty: nobody profiled it |
-| `job_id` | no value twice; the name of jobs that have no other |
-| `name` | what people call it; without this column `job_id`, or else `line-LINE` |
-| `accelerators` | accelerator types it accepts, separated by a bar: `A100|V100`; empty: any |
+| `epoch_steps` | steps of one pass over the job's data; only with `steps`; empty: unknown |
+| `profile` | key into the table of rates; only with `steps`; empty: unknown profile |
+| `job_id` | unique; the name of jobs that have no other |
+| `name` | job name; without this column `job_id`, or else `line-LINE` |
+| `accelerators` | accelerator types that the job accepts, separated by a bar: `A100|V100`; empty: any |
 | `weight` | more than 0; empty: 1 |
-| `deadline` | seconds after its submission by which it should be done; empty: none |
-| `slo` | the same as a multiple of its run time on V100s of its own |
-| `tenant`, `user` | whose it is |
-| `retries` | failures of its own it may have; empty: 0 |
+| `deadline` | seconds after submission until which the job should finish; empty: none |
+| `slo` | deadline as a multiple of the job's run time on exclusive V100s |
+| `tenant`, `user` | owner of the job |
+| `retries` | number of failures of its own that the job may have; empty: 0 |
 
     submit_time,gpus,duration,name
     0,1,3600,resnet
@@ -70,16 +70,16 @@ def _gpus(row: CsvRow) -> float:
 
 
 def _sizes(row: CsvRow, column: str) -> tuple[int, ...]:
-    """`1|2|8`, beside what the job asks for."""
+    """Return sizes like `1|2|8`, which the job accepts besides the requested one."""
     if not row.text(column):
         return ()
     sizes = row.text(column).split("|")
     if not all(size.strip().isascii() and size.strip().isdigit() and int(size) >= 1 for size in sizes):
         raise row.wrong(column, "must be whole numbers from 1, separated by bars.", hint="1|2|4|8")
     if column == "gpu_counts" and row.number("gpus") < 1:
-        raise row.wrong(column, "a job that asks for a part of a GPU has no other counts.", hint="leave it empty")
+        raise row.wrong(column, "a job that requests a fraction of a GPU has no other counts.", hint="leave it empty")
     if column == "batch_sizes" and not row.text("batch_size"):
-        raise row.wrong(column, "needs batch_size, which steps are counted at.", hint="add a column batch_size")
+        raise row.wrong(column, "needs batch_size, at which steps are counted.", hint="add a column batch_size")
     return tuple(int(size) for size in sizes)
 
 
@@ -91,7 +91,7 @@ def _truth(row: CsvRow, column: str, *, default: bool = False) -> bool:
 
 
 def cells(arrival: Arrival, work: str) -> dict[str, str]:
-    """One arrival as text, column by column; `work` is the column its steps go into: `duration` or `steps`."""
+    """Format one arrival as text, column by column. `work` is the column of its steps: `duration` or `steps`."""
     spec = arrival.spec
     return {
         "submit_time": _plain(arrival.submitted_s),
@@ -116,7 +116,7 @@ def cells(arrival: Arrival, work: str) -> dict[str, str]:
 
 
 def _limit(row: CsvRow, column: str) -> float:
-    """More than 0; empty: none."""
+    """Return a limit above 0; FOREVER if the cell is empty."""
     if not row.text(column):
         return FOREVER
     if row.number(column) <= 0:
@@ -125,7 +125,7 @@ def _limit(row: CsvRow, column: str) -> float:
 
 
 def _plain(value: float) -> str:
-    """The shortest text that reads back as the same number."""
+    """Return the shortest text that reads back as the same number."""
     return repr(float(value)).removesuffix(".0")
 
 
@@ -141,11 +141,11 @@ def _check(table: FileTable) -> None:
 
     has = set(table.columns)
     if {"duration", "steps"} <= has:
-        raise wrong("steps", "stands beside duration; a job is measured by one of them.", "keep steps if you have a profile")
+        raise wrong("steps", "cannot be combined with duration. Give one of the two.", "keep steps if you have a profile")
     if not has & {"duration", "steps"}:
-        raise wrong("duration", "neither this column nor steps is there.", "add duration, in seconds of run time")
+        raise wrong("duration", "this column or steps is required.", "add duration, in seconds of run time")
     if "epoch_steps" in has and "steps" not in has:
-        raise wrong("epoch_steps", "says how many steps an epoch has, so it needs steps.", "give steps instead of duration")
+        raise wrong("epoch_steps", "is a number of steps per epoch, so it needs steps.", "give steps instead of duration")
     if "profile" in has and "steps" not in has:
         raise wrong("profile", "a profile gives steps per second, so it needs steps.", "give steps instead of duration")
 

@@ -1,4 +1,4 @@
-"""A search for hyper-parameters: jobs that try the same with other settings, most of which are not worth going on with."""
+"""Searches for hyper-parameters: jobs that try different settings of the same model, most of which are not worth continuing."""
 
 from dataclasses import dataclass
 
@@ -7,18 +7,18 @@ from rota.errors import OptionError
 
 @dataclass(frozen=True, slots=True)
 class Search:
-    """After so many steps a job shows how good it is. Once `keep` better ones have shown it too, it is stopped.
+    """A search sees after `steps` steps how good a job is. Once `keep` better jobs have made those steps too, the job is stopped.
 
-    So the best `keep` always train to the end. When the others stop follows from how far the jobs have come, and with that from
-    who was let run when.
+    So the best `keep` jobs always train to the end. When the others stop depends on the progress of the jobs, and so on the
+    schedule.
     """
 
     jobs: tuple[str, ...]
-    """Names of the jobs, the best first. No one knows the order before the jobs have made those steps."""
+    """Names of the jobs, the best first. The order is unknown to the search until the jobs have made those steps."""
     steps: float
-    """After so many it shows."""
+    """Number of steps after which a job shows how good it is."""
     keep: int
-    """So many train to the end."""
+    """Number of jobs that train to the end."""
 
     def __post_init__(self) -> None:
         if not self.steps > 0:

@@ -1,4 +1,4 @@
-"""What makes a generated trace look lived in: tenants of unequal weight, days and nights, and real models."""
+"""Traits that make a generated trace realistic: tenants of unequal weight, days and nights, and real models."""
 
 from collections.abc import Sequence
 
@@ -22,17 +22,18 @@ MODELS = (
     "yolov3/bs8",
     "vgg16/bs64",
 )
-"""Profiles of the built-in catalogue that fit into 12 GiB; some gain a lot from a faster GPU, some next to nothing."""
+"""Profiles of the built-in catalogue that fit into 12 GiB. Some gain a lot from a faster GPU, others hardly anything."""
 
 USERS_PER_TENANT = 4
 _DAY_S = 86_400.0
 _PER_DAY = 1440
-"""Points at which a day is known; between them it is a straight line."""
+"""Number of points at which the rate of arrivals over a day is computed; between them it is interpolated."""
 
 
 def owners(jobs: int, tenants: int, seed: int) -> list[tuple[str, str]]:
-    """Tenant and user of each job. Of the tenants, and of the users of each, the k-th submits 1/k as much as the first (Zipf)."""
-    # A stream of its own: asking for tenants changes nothing else about a trace.
+    """Return the tenant and user of each job. The k-th tenant submits 1/k as much as the first, and so does the k-th user of each
+    (Zipf)."""
+    # A separate stream: adding tenants changes nothing else about a trace.
     draw = np.random.Generator(np.random.Philox(key=seed + 2**64))
     tenant = draw.choice(tenants, size=jobs, p=_zipf(tenants)) + 1
     user = draw.choice(USERS_PER_TENANT, size=jobs, p=_zipf(USERS_PER_TENANT)) + 1
@@ -40,7 +41,8 @@ def owners(jobs: int, tenants: int, seed: int) -> list[tuple[str, str]]:
 
 
 def trained(sizes: Ints, seconds: Floats, models: int, seed: int) -> list[tuple[str, float]]:
-    """Profile and steps of each job, drawn evenly from so many models; on the reference GPU it runs as long as it did."""
+    """Return the profile and steps of each job, drawn evenly from this many models. The run time on the reference GPU does not
+    change."""
     draw = np.random.Generator(np.random.Philox(key=seed + 2**65))
     catalogue, found = Catalogue(), []
     drawn = draw.integers(models, size=len(sizes)).tolist()
@@ -52,13 +54,13 @@ def trained(sizes: Ints, seconds: Floats, models: int, seed: int) -> list[tuple[
 
 
 def by_day(submitted_s: Floats, strength: float) -> Floats:
-    """Arrivals at an even pace, moved so that they come at the pace of days: 1 - strength * cos(time of day).
+    """Move evenly spread arrivals so that their rate varies over the day: 1 - strength * cos(time of day).
 
-    A day begins with the trace and at its quietest; at strength 1 its middle is twice as busy as the mean, and its ends are
-    silent. The first and the last arrival stay, and with them the load.
+    A day begins with the trace and at its quietest. At strength 1 its middle is twice as busy as the mean, and no job arrives at
+    its ends. The first and the last arrival stay where they are, and so does the load.
     """
     at_s = np.linspace(0.0, _DAY_S, _PER_DAY + 1)
-    # Arrivals until then, if one came per second on average: over a whole day as many as at an even pace.
+    # Arrivals until then, if one came per second on average: over a whole day as many as without a rhythm.
     until = at_s - strength * _DAY_S / (2 * np.pi) * np.sin(2 * np.pi * at_s / _DAY_S)
     end_s = float(submitted_s[-1])
     days, rest_s = divmod(end_s, _DAY_S)
@@ -77,8 +79,8 @@ def _zipf(n: int) -> Floats:
 
 
 def dealt(weights: Sequence[float], count: int) -> Ints:
-    """So many numbers of places, each as often as its weight says: rounded down first, and the rest to those who lost most by
-    that."""
+    """Distribute `count` places over the weights: each gets its exact number rounded down, and the rest go to the ones that lost
+    most by the rounding. Return the position of the weight for each place."""
     exact = np.array(weights) * (count / sum(weights))
     each = np.floor(exact).astype(np.int64)
     behind = np.argsort(each - exact, kind="stable")[: count - int(each.sum())]

@@ -1,9 +1,9 @@
-"""Jobs shaped like the workloads that PAL (Jain et al., SC'24) was evaluated on, which come from Sia and Philly.
+"""Jobs shaped like the workloads with which PAL (Jain et al., SC'24) was evaluated, which come from Sia and Philly.
 
-160 jobs come within five hours. Two in five are short, on one GPU; nearly as many are short and want more than a node. A few are
-large models that run for hours or days, and those few are most of the work: the queue is long when the last job has come, and
-drains for days. How many jobs there are of each model and size does not vary from seed to seed; when they come and how long they
-run does. Profiles are those that reading PAL's own lists gives.
+160 jobs arrive within five hours. Two in five are short, on one GPU; nearly as many are short and request more than a node. A few
+are large models that run for hours or days, and those few are most of the work: the queue is long when the last job arrives, and
+drains for days. The number of jobs of each model and size is the same for every seed; their arrival times and lengths differ.
+Profiles are the same as in PAL's own job lists.
 """
 
 from collections.abc import Mapping, Sequence
@@ -31,16 +31,17 @@ SETTINGS: Mapping[str, Setting] = {
 
 @dataclass(frozen=True, slots=True)
 class SiaModel:
-    """What is drawn for jobs of one model."""
+    """Distributions from which jobs of one model are drawn."""
 
     profile: str
     share: float
-    """Of all jobs."""
+    """Fraction of all jobs that train this model."""
     sizes: Mapping[int, float]
-    """GPUs, and how often in comparison."""
+    """GPU count -> relative frequency."""
     typical_seconds: float = 0.0
     spread: float = 0.0
-    """Run times: log-normal around the typical one. 0: short jobs, a fifth of them over at once and the others evenly spread."""
+    """Spread of the log-normal run times around the typical one; 0 for short jobs, of which a fifth end at once and the others
+    are evenly spread."""
 
 
 WIDE: Mapping[int, float] = {6: 0.35, 8: 0.24, 12: 0.22, 16: 0.19}
@@ -54,13 +55,13 @@ MODELS: Sequence[SiaModel] = (
     SiaModel("pal/resnet50", 0.09, {4: 0.68, 24: 0.1, 32: 0.12, 48: 0.1}, 17_000.0, 1.2),
 )
 AT_ONCE, EVENLY = (17.0, 25.0), (60.0, 900.0)
-"""Seconds that short jobs run."""
+"""Shortest and longest run time of short jobs, in seconds: of jobs that end at once, and of the others."""
 LONGEST_SECONDS = 300_000.0
 
 
 def sia_jobs(jobs: int = 160, seed: int = 0, *, hours: float = 5.0, largest: int = 48) -> Trace:
-    """A trace whose jobs come evenly within so many hours; none wants more than `largest` GPUs. Steps are run time times the rate
-    in the built-in catalogue, which for these profiles does not depend on the number of GPUs."""
+    """Return a trace whose jobs arrive evenly within this many hours. No job requests more than `largest` GPUs. Steps are run
+    time times the rate in the built-in catalogue, which for these profiles does not depend on the number of GPUs."""
     given = {"jobs": jobs, "seed": seed, "hours": hours, "largest": largest}
     check_settings("sia", given, SETTINGS, EXAMPLE)
     draw = np.random.Generator(np.random.Philox(key=seed))
@@ -79,7 +80,7 @@ def sia_jobs(jobs: int = 160, seed: int = 0, *, hours: float = 5.0, largest: int
 
 
 def named_sia(text: str) -> Trace:
-    """The trace of `sia:jobs=160,seed=0`."""
+    """Return the trace of `sia:jobs=160,seed=0`."""
     return sia_jobs(**read_settings(text, SETTINGS, EXAMPLE))
 
 

@@ -1,8 +1,8 @@
-"""Generated traces, and the names by which a trace can be asked for.
+"""Generated traces, and the names of built-in traces.
 
-Synthetic jobs look like those of Philly (Jeon et al., ATC'19): most want one GPU, the typical one is done in a quarter of an
-hour, and a few run for days and make up most of the work. Tenants and a rhythm of day and night can be asked for. The same
-numbers give the same trace, always.
+Synthetic jobs look like those of Philly (Jeon et al., ATC'19): most request one GPU, the typical one runs for a quarter of an
+hour, and a few run for days and make up most of the work. Tenants and a rhythm of day and night are optional. The same settings
+always give the same trace.
 """
 
 import re
@@ -27,7 +27,7 @@ BUILT_IN: Mapping[str, str] = {
     "race": "synthetic:jobs=100,seed=7,load=0.65,gpus=24,largest=8,median_seconds=300,longest_seconds=7200,tenants=4,models=12",
     "philly-like": "synthetic:jobs=480,seed=0,load=0.6,gpus=24,largest=8,tenants=6,rhythm=0.5,models=12",
 }
-"""Names of traces that need no file, and what they are short for."""
+"""Names of traces that need no file, and what they stand for."""
 
 _EXAMPLE = "synthetic:jobs=500,seed=1,load=0.8"
 _SIZES = np.array([1, 2, 4, 8, 16])
@@ -60,7 +60,7 @@ GENERATED: Mapping[str, tuple[Mapping[str, Setting], str]] = {
     "sia": (sia_jobs.SETTINGS, sia_jobs.EXAMPLE),
     "tiresias": (tiresias_jobs.SETTINGS, tiresias_jobs.EXAMPLE),
 }
-"""Names of traces that are generated from settings: what they take, and an example."""
+"""Names of traces that are generated from settings; their settings, and an example."""
 
 _OF_PAPERS: Mapping[str, Callable[[str], Trace]] = {
     "gavel": gavel_jobs.named_gavel,
@@ -69,7 +69,7 @@ _OF_PAPERS: Mapping[str, Callable[[str], Trace]] = {
     "sia": sia_jobs.named_sia,
     "tiresias": tiresias_jobs.named_tiresias,
 }
-"""Those with a file of their own: jobs as papers have them."""
+"""Generators of jobs as in papers, each in its own file."""
 
 
 def synthetic(
@@ -85,13 +85,13 @@ def synthetic(
     rhythm: float = 0.0,
     models: int = 0,
 ) -> Trace:
-    """A Philly-like trace for a cluster of `gpus` GPUs, none of whose jobs wants more than `largest` of them.
+    """Return a Philly-like trace for a cluster of `gpus` GPUs. No job requests more than `largest` GPUs.
 
-    `load` is met exactly: GPU-seconds asked for, over the GPU-seconds there are between the first submission and the last.
-    A single job has no such span and arrives at 0. `tenants` of unequal weight own the jobs, `tenant-1` the most; 0: nobody
-    does. `rhythm` is how much day and night differ, from 0 for not at all to 1 for silent nights. With `models`, each job
-    trains one of so many real models of the built-in catalogue, and its run time is the one on V100s. `rota.traces.shaping` has
-    all three.
+    `load` is met exactly: the requested GPU-seconds divided by the GPU-seconds available between the first submission and the
+    last. A single job has no such span and arrives at 0. The jobs belong to `tenants` of unequal weight, `tenant-1` the largest;
+    0 means to none. `rhythm` is how much day and night differ, from 0 for not at all to 1 for nights without arrivals. With
+    `models`, each job trains one of this many real models of the built-in catalogue, and its run time is the one on V100s.
+    `rota.traces.shaping` has all three.
     """
     given = {
         "jobs": jobs,
@@ -130,7 +130,7 @@ def synthetic(
 
 
 def named(text: str) -> Trace:
-    """The trace of a built-in name, of `synthetic:jobs=500,seed=1,load=0.8`, or of another generator with settings of its own."""
+    """Return the trace of a built-in name, of `synthetic:jobs=500,seed=1,load=0.8`, or of another generator with its settings."""
     if text in BUILT_IN:
         return replace(named(BUILT_IN[text]), name=text)
     name = text.partition(":")[0]
@@ -148,7 +148,7 @@ def named(text: str) -> Trace:
 
 
 def open_trace(text: Path | str, *, format: str = AUTO, where: Sequence[tuple[str, str]] = ()) -> Trace:
-    """A trace by path or by name. A file that exists is meant before a name that is built in."""
+    """Return a trace by path or by name. A file that exists takes precedence over a built-in name."""
     if isinstance(text, Path) or not _NAME.fullmatch(text) or _is_path(text):
         return read_trace(text, format=format, where=where)
     check_format(format)
@@ -166,7 +166,7 @@ def open_trace(text: Path | str, *, format: str = AUTO, where: Sequence[tuple[st
 
 
 def reseeded(trace: Path | str, extra: int) -> Path | str:
-    """The same trace from a seed that is `extra` higher, if it is a generated one; a file stays what it is."""
+    """Return the name of the same trace with a seed that is `extra` higher. A file has no seed and stays what it is."""
     text = str(trace)
     if not extra or isinstance(trace, Path) or not _NAME.fullmatch(text) or _is_path(text):
         return trace
@@ -179,7 +179,7 @@ def reseeded(trace: Path | str, extra: int) -> Path | str:
 
 
 def _is_path(text: str) -> bool:
-    """Something exists under this path; a folder that happens to be called like a built-in trace does not count."""
+    """Whether something exists under this path. A folder with the name of a built-in trace does not count."""
     try:
         return input_exists(text) and not (text in BUILT_IN and input_is_folder(text))
     except OSError:

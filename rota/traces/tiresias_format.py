@@ -1,8 +1,8 @@
-"""The job lists of the Tiresias simulator (NSDI'19): `job_id,num_gpu,submit_time,duration` and whatever else is there.
+"""The job lists of the Tiresias simulator (NSDI'19): `job_id,num_gpu,submit_time,duration` and any other columns.
 
-Times are seconds. `model_name`, where it exists, becomes part of the job's name; `iterations` and `interval` are not read.
-A job has one step per second of its duration. The lists of ElasticFlow (ASPLOS'23) have the same columns and are read too;
-their deadlines and batch sizes are not.
+Times are in seconds. `model_name`, if present, becomes part of the job's name; `iterations` and `interval` are not read. A job
+has one step per second of its duration. The lists of ElasticFlow (ASPLOS'23) have the same columns and are read too; their
+deadlines and batch sizes are not.
 """
 
 from rota.files.csv_table import CsvRow

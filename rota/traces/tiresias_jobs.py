@@ -1,8 +1,9 @@
-"""Jobs shaped like the testbed workload of Tiresias (Gu et al., NSDI'19), drawn anew: the published list has no licence.
+"""Jobs shaped like the testbed workload of Tiresias (Gu et al., NSDI'19). They are generated, since the published list has no
+licence.
 
-Ten image models; a job comes every 30 seconds on average and runs for two minutes to two hours. Half of the jobs want one GPU,
-a quarter more than a node. How many jobs are short or long, narrow or wide is as published and does not vary from seed to seed;
-who is which, when they come and how long they run does.
+Ten image models; a job arrives every 30 seconds on average and runs for two minutes to two hours. Half of the jobs request one
+GPU, a quarter more than a node. The numbers of short and long, narrow and wide jobs are as published and the same for every seed;
+which job is which, arrival times and lengths differ.
 """
 
 from collections.abc import Mapping
@@ -40,27 +41,28 @@ MODELS = (
 )
 """Profiles of the built-in catalogue."""
 SKEWED = MODELS[:4]
-"""Most of such a model is one tensor: it suffers when its GPUs are spread over more nodes than they need."""
+"""Models that are mostly one tensor. They suffer when their GPUs are spread over more nodes than necessary."""
 
 SIZES: Mapping[int, int] = {1: 244, 2: 42, 4: 80, 8: 85, 16: 24, 32: 5}
-"""GPUs, and how many of 480 jobs want them."""
+"""GPU count -> how many of 480 jobs request it."""
 
 NARROW = 4
-"""GPUs of a node: a job that wants more is wide."""
+"""GPUs of a node. A job with more is wide."""
 LONG: Mapping[bool, float] = {False: 0.125 / 0.762, True: 0.075 / 0.238}
-"""The part of the narrow jobs, and of the wide ones, that is long."""
+"""Fraction of long jobs, among narrow jobs and among wide ones."""
 SHORT_SECONDS, LONG_SECONDS = (120.0, 800.0), (800.0, 7200.0)
 LEAN: Mapping[tuple[bool, bool], float] = {(False, False): 2.2, (False, True): 2.2, (True, False): 2.8, (True, True): 1.2}
-"""By long and wide: 1 spreads run times evenly over their range on a logarithmic scale, more leans to its lower end. Chosen such
-that half of the jobs run for four minutes or less, one in twenty for forty-five or more, and the mean is 3,200 GPU-seconds."""
+"""By long and wide: 1 spreads run times evenly over their range on a logarithmic scale, more leans to the lower end. The values
+are chosen such that half of the jobs run for at most four minutes, one in twenty for forty-five or more, and the mean is 3,200
+GPU-seconds."""
 
 
 def tiresias_jobs(jobs: int = 480, seed: int = 0, *, seconds_between: float = 30.0, spread_penalty: float = 1.0) -> Trace:
-    """A trace of such jobs. `seconds_between` is the mean time between arrivals; with 0 all come at once.
+    """Return a trace of such jobs. `seconds_between` is the mean time between arrivals; with 0 all arrive at once.
 
-    Steps are run time times the rate on V100s in one node, so that with the preset `ideal` a job runs for the time that was drawn
-    on any type. Where skewed models pay `spread_penalty` for spanning nodes, say so here too: wide jobs cannot but pay it, and
-    the time that was drawn is the time on as few nodes as they need.
+    Steps are run time times the rate on V100s in one node, so with the preset `ideal` a job runs for the drawn time on any type.
+    If skewed models pay a `spread_penalty` for spanning nodes in the simulation, give it here too: wide jobs cannot avoid it, and
+    the drawn time is the time on as few nodes as possible.
     """
     given = {"jobs": jobs, "seed": seed, "seconds_between": seconds_between, "spread_penalty": spread_penalty}
     check_settings("tiresias", given, SETTINGS, EXAMPLE)
@@ -89,5 +91,5 @@ def tiresias_jobs(jobs: int = 480, seed: int = 0, *, seconds_between: float = 30
 
 
 def named_tiresias(text: str) -> Trace:
-    """The trace of `tiresias:jobs=480,seed=0`."""
+    """Return the trace of `tiresias:jobs=480,seed=0`."""
     return tiresias_jobs(**read_settings(text, SETTINGS, EXAMPLE))

@@ -1,4 +1,4 @@
-"""A trace: jobs in the order in which they arrive, and what was left out of it."""
+"""A trace: jobs in the order of their arrival, and the rows that were left out."""
 
 from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass, replace
@@ -10,14 +10,14 @@ from rota.model.job import Arrival, JobSpec
 from rota.traces.search import Search
 
 NEVER_FITS = "which can never fit"
-"""How the reason ends for which a job that is too large was left out."""
+"""End of the reason for which a job that is too large is left out."""
 
 
 class SkippedRow(NamedTuple):
-    """A row that was knowingly left out. What the reader filtered away on request is not counted here."""
+    """A row that was left out on purpose. Rows that `where` filters away are not counted."""
 
     line: int
-    """Its line in the file; the number of the job where there is no file."""
+    """Line in the file, or the number of the job if there is no file."""
     why: str
 
 
@@ -26,19 +26,19 @@ class Trace:
     """Jobs in trace order: by the time they are submitted, then by their line in the file."""
 
     name: str
-    """The file, or what it was generated from."""
+    """Name of the file, or the settings from which the trace was generated."""
     format: str
-    """How it was read."""
+    """Format in which the trace was read."""
     arrivals: tuple[Arrival, ...]
-    """The jobs, each with the time it is submitted at."""
+    """The jobs, each with its submission time."""
     skipped: tuple[SkippedRow, ...] = ()
-    """Rows that were left out: how many, and why."""
+    """Rows that were left out, with the reasons."""
     lines: tuple[int, ...] = ()
-    """The line of each arrival in its file; empty where there is no file."""
+    """Line of each arrival in its file; empty if there is no file."""
     notes: tuple[str, ...] = ()
-    """What reading could not carry over and how many jobs that concerns, over the file as it was read: a sentence each."""
+    """Sentences about what could not be carried over from the file, with the number of jobs concerned."""
     searches: tuple[Search, ...] = ()
-    """Jobs that are compared while they run, and stopped when others are better."""
+    """Searches, which compare jobs while they run and stop the worse ones."""
 
     def __post_init__(self) -> None:
         if any(early.submitted_s > late.submitted_s for early, late in pairwise(self.arrivals)):
@@ -57,7 +57,7 @@ class Trace:
         skipped: Iterable[SkippedRow] = (),
         notes: Iterable[str] = (),
     ) -> "Trace":
-        """Arrivals in any order; those submitted at the same time stay as they stand."""
+        """Build a trace from arrivals in any order. Arrivals submitted at the same time keep their order."""
         given = list(arrivals)
         order = sorted(range(len(given)), key=[arrival.submitted_s for arrival in given].__getitem__)
         found = tuple(given[i] for i in order)
@@ -67,14 +67,15 @@ class Trace:
         return len(self.arrivals)
 
     def without_oversized(self, fits: Callable[[JobSpec], bool]) -> "Trace":
-        """Without the jobs that could never run; each is counted in `skipped`. Submission times stay as they are."""
+        """Return the trace without the jobs that could never run, each of which is counted in `skipped`. Submission times do not
+        change."""
         kept: list[tuple[Arrival, int]] = []
         dropped: list[SkippedRow] = []
         for arrival, line in zip(self.arrivals, self.lines or range(1, len(self) + 1), strict=True):
             if fits(arrival.spec):
                 kept.append((arrival, line))
             else:
-                dropped.append(SkippedRow(line, f"asks for {_asked(arrival.spec)}, {NEVER_FITS}"))
+                dropped.append(SkippedRow(line, f"requests {_asked(arrival.spec)}, {NEVER_FITS}"))
         if not dropped:
             return self
         return replace(
@@ -85,7 +86,7 @@ class Trace:
         )
 
     def first(self, n: int) -> "Trace":
-        """The first n jobs in trace order; all of them where there are fewer."""
+        """Return the first n jobs, or all if there are fewer."""
         if n < 1:
             raise TraceError(
                 "must be at least 1.", where=self.name, field="first", value=n, hint="leave it out to take every job"

@@ -1,4 +1,4 @@
-"""Writing a trace in our own format, such that reading it gives the same arrivals back."""
+"""Writing a trace in Rota's own format, such that reading it gives the same arrivals back."""
 
 import csv
 import io
@@ -16,7 +16,7 @@ _ALWAYS = ("submit_time", "gpus", "duration", "steps", "name")
 
 
 def write_trace(trace: Trace, path: Path | str) -> None:
-    """Write the arrivals of a trace. A job that the format cannot hold is refused before anything is written."""
+    """Write the arrivals of a trace. Raise TraceError, before anything is written, if the format cannot hold a job."""
     where = str(path)
     if not trace.arrivals:
         raise TraceError(
@@ -24,7 +24,7 @@ def write_trace(trace: Trace, path: Path | str) -> None:
         )
     if trace.searches:
         raise TraceError(
-            f"the trace {trace.name!r} has searches, which stop jobs as they run: a file cannot hold them.",
+            f"the trace {trace.name!r} has searches, which stop jobs while they run. A file cannot hold them.",
             where=where,
             hint="leave feedback_steps out",
         )
@@ -48,7 +48,7 @@ def write_trace(trace: Trace, path: Path | str) -> None:
 
 
 def _check(given: Arrival, row: CsvRow) -> None:
-    """Refuse what would read back as something else."""
+    """Raise TraceError if a job would read back as a different one."""
     for column, cell in row.cells.items():
         if len(cell) > LONGEST_CELL or any(sign in cell for sign in "\n\r\0") or not _encodable(cell):
             raise row.wrong(column, f"the {ROTA.name} format cannot hold this text.", hint="use one short line of plain text")

@@ -1,4 +1,4 @@
-"""The arrows between the rooms of the package, read from the source with `ast`.
+"""The imports allowed between the rooms of the package, read from the source with `ast`.
 
 An import counts wherever it stands: at the top, inside a function, or under `if TYPE_CHECKING`.
 """

@@ -1,4 +1,4 @@
-"""Names of classes: no two classes of the package are called the same."""
+"""Names of classes: no two classes of the package have the same name."""
 
 import ast
 from collections import defaultdict

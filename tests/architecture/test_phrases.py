@@ -17,15 +17,7 @@ import pytest
 ROOT = Path(__file__).resolve().parents[2]
 
 NOT_YET = (
-    "rota/beliefs",
     "rota/core",
-    "rota/files",
-    "rota/live",
-    "rota/profiles",
-    "rota/ray",
-    "rota/sim",
-    "rota/tactics",
-    "rota/traces",
 )
 """Rooms and pages that are not clean."""
 

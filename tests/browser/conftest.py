@@ -1,4 +1,4 @@
-"""A real browser, where there is one. Nothing is downloaded: the tests use the system's Chromium or Chrome."""
+"""A real browser, if there is one. Nothing is downloaded: the tests use the system's Chromium or Chrome."""
 
 import shutil
 from collections.abc import Callable, Iterator

@@ -1,4 +1,4 @@
-"""The page of a reproduction in a real browser: it says nothing, asks for nothing, and shows its curves."""
+"""The page of a reproduction in a real browser: no errors, no requests, and its curves are drawn."""
 
 from playwright.sync_api import expect
 

@@ -1,4 +1,4 @@
-"""Faults for real processes, each at a moment that is waited for and not guessed."""
+"""Faults for real processes, each at a moment that is awaited, not guessed."""
 
 import contextlib
 import json

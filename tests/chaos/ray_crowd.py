@@ -1,4 +1,4 @@
-"""The site and the jobs of chaos on a cluster: a gang over two nodes and a job beside it, and what is left of each in the end."""
+"""The site and the jobs of chaos on a cluster: a gang over two nodes and another job, and the result of each in the end."""
 
 import os
 import random

@@ -1,4 +1,4 @@
-"""Faults for a real Ray cluster, at seeded moments. Each returns when it has happened and what it took away is back."""
+"""Faults for a real Ray cluster, at seeded moments. Each returns when it has happened and the cluster is complete again."""
 
 import contextlib
 import os

@@ -1,4 +1,4 @@
-"""Faults in short runs: three that kill something, and at night one of each kind. `make chaos` does twenty of each."""
+"""Faults in short runs: three that kill something, and in nightly runs one of each kind. `make chaos` does twenty of each."""
 
 from pathlib import Path
 

@@ -1,4 +1,4 @@
-"""What chaos counts: it would notice what must not happen."""
+"""The counts of chaos: it notices every result that must not occur."""
 
 import os
 import subprocess

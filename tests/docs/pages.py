@@ -1,4 +1,4 @@
-"""Pages whose commands are run: a block of `sh`, and right behind it the block that shows what it prints, in folded lines.
+"""Pages whose commands are run: a block of `sh`, followed by the block with its output, in folded lines.
 
 python -m tests.docs.pages [PAGE...]     # writes into the pages what their commands print now
 """

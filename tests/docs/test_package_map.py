@@ -1,4 +1,4 @@
-"""The map of the package names files that are there."""
+"""The map of the package names files that exist."""
 
 import re
 from pathlib import Path

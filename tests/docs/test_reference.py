@@ -1,4 +1,4 @@
-"""The reference is what the code says, and the other pages name no flag that does not exist."""
+"""The reference matches the code, and the other pages name no flag that does not exist."""
 
 import re
 import shlex

@@ -1,4 +1,4 @@
-"""The front pages say what the program does: an example works, and what they call missing is missing."""
+"""The front pages are true: their examples work, and what they list as missing is missing."""
 
 import inspect
 import re

@@ -1,4 +1,4 @@
-"""What must hold of any set-up, checked against the record of what the physics saw and against the core after every step."""
+"""Properties of any set-up, checked against the record of the physics and against the core after every step."""
 
 import itertools
 from dataclasses import replace

@@ -1,4 +1,4 @@
-"""Policies that only the fuzz has: they answer with an assignment and ask for GPUs of their own choice."""
+"""Policies for the fuzz only: they answer with an assignment and choose their own GPUs."""
 
 import numpy as np
 

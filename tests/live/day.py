@@ -1,4 +1,4 @@
-"""A day of use: sixty jobs of ten sorts, what is expected of each, and somebody who looks at them all day."""
+"""A day of use: sixty jobs of ten sorts, the expected result of each, and a user who looks at them all day."""
 
 import os
 import subprocess

@@ -1,4 +1,4 @@
-"""A Ray cluster of several nodes on this machine, for tests: nodes can be started, killed with -9, frozen and taken away."""
+"""A Ray cluster of several nodes on this machine, for tests: nodes can be started, killed with -9, frozen and removed."""
 
 import contextlib
 import os

@@ -1,4 +1,4 @@
-"""A scheduler that is not running, or is another user's: what commands say of its home, and what they leave alone."""
+"""A scheduler that is not running, or belongs to another user: what commands report about its home, and what they leave alone."""
 
 import contextlib
 import hashlib
@@ -152,4 +152,7 @@ def test_a_journal_that_may_not_be_written_is_not_said_to_be_damaged_or_the_disk
             os.chown(path, NOBODY, NOBODY) if os.geteuid() == 0 else None
         told = as_nobody("-m", "rota", "up", "--pretend", "1xV100", "--home", str(home))
         assert (told.returncode, told.stdout) == (1, ""), told
-        assert told.stderr.splitlines() == [f"{home / 'journal.sqlite'}: you may not write it.", "Try: another --home"]
+        assert told.stderr.splitlines() == [
+            f"{home / 'journal.sqlite'}: you have no permission to write it.",
+            "Try: another --home",
+        ]

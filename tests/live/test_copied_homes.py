@@ -128,7 +128,7 @@ def test_a_copy_with_a_new_identity_and_its_original_do_not_touch_each_other(cop
     try:
         other.up(new_identity="")
         assert home_id(copy) != home_id(copied.site.home)
-        assert "begins a new identity, apart from 1 attempt of" in other.said()
+        assert "has a new identity and forgets 1 attempt of" in other.said()
         # Its job starts again, and finds that the original has the lock of the work they share.
         until(lambda: "is held by another" in copied.site.violations(), "the job of the copy is started")
         assert pids[0] in copied.site.jobs_running()

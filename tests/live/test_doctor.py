@@ -1,4 +1,4 @@
-"""`rota doctor` names the fault in homes and machines that are broken in one way each, and says what to do next."""
+"""`rota doctor` names the fault in homes and machines that are broken in one way each, and the next step."""
 
 import json
 import os

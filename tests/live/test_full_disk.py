@@ -1,4 +1,4 @@
-"""A disk that fills up: a job that floods its log, then somebody takes the rest, then there is room again. On a small disk."""
+"""A disk that fills up: a job floods its log, then another program takes the rest, then there is room again. On a small disk."""
 
 import os
 import resource

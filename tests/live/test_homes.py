@@ -1,4 +1,4 @@
-"""Homes that `rota up` refuses: others can change them, or have."""
+"""Homes that `rota up` refuses, because other users can change them, or have changed them."""
 
 import json
 import os

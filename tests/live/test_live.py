@@ -1,4 +1,4 @@
-"""A live scheduler with real processes: what it records is legal, explained, and the same when it is replayed."""
+"""A live scheduler with real processes: its records are legal, explained, and the same when they are replayed."""
 
 import random
 import shlex

@@ -134,7 +134,7 @@ def test_exit_75_at_once_is_tried_five_times(hurried_site: Site) -> None:
         until(lambda: place.rows()[job].ended, "it is given up")
         row = place.rows()[job]
         assert row.phase == "failed" and "it left with exit code 75 after " in row.problem
-        assert f"without being asked to stop, {MOST} times in a row" in row.last_change
+        assert f"without a request to stop, {MOST} times in a row" in row.last_change
         assert Counter(each for each, _ in sent(place, Launch)) == {job: MOST}
     finally:
         place.close()

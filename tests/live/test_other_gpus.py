@@ -1,4 +1,4 @@
-"""A home that opens with more GPUs, with fewer, with others, and dies in between: `rota up` as an operator would start it."""
+"""A home that starts with more GPUs, with fewer, with others, and dies in between: `rota up` as an operator would start it."""
 
 import subprocess
 import sys

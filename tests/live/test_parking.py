@@ -1,4 +1,4 @@
-"""Unmodified scripts under a real scheduler on pretend GPUs: they take turns on one GPU, asleep in between, and lose nothing."""
+"""Unmodified scripts under a real scheduler on pretend GPUs: they take turns on one GPU, parked in between, and lose nothing."""
 
 import contextlib
 import os
@@ -182,7 +182,7 @@ def test_show_says_how_a_job_is_parked_and_why_not(tmp_path: Path) -> None:
         quiet = submit(place, PLAIN, 4000, "quiet", park=False, preemptible=True)
         loud = submit(place, own + PLAIN, 4000, "loud", checkpoint={"grace": 2})
         rows = place.rows()
-        assert rows[quiet].parking == "exit: its spec says park: false"
+        assert rows[quiet].parking == "exit: its spec has park: false"
         assert rows[loud].parking == "sleep: its GPUs are pretend GPUs, so its processes are only stopped"
         until(lambda: "not parked" in place.client().job(str(loud)).parking, "it falls back")
         assert "did not answer signal" in place.client().job(str(loud)).parking

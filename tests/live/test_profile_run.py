@@ -1,4 +1,4 @@
-"""`rota profile run`: a job really runs in every way that it accepts, and its rates go to a table."""
+"""`rota profile run`: a job really runs with every option that it accepts, and its rates go to a table."""
 
 import json
 import signal
@@ -153,7 +153,7 @@ def test_interrupted_it_stops_the_job_and_keeps_what_was_measured(folder: Path, 
         ({"accelerators": ["A100"]}, (), "1 GPU of A100 is not on one node here"),
         ({"gpu": 4}, (), "unknown field 'gpu'"),
         ({}, ("--seconds", "0"), "must be more than 0"),
-        ({}, ("--to", "rates.json"), "ends in .csv"),
+        ({}, ("--to", "rates.json"), "must end in .csv"),
         ({}, ("--pretend", "2xV10O"), "Closest: V100"),
     ],
 )

@@ -1,4 +1,4 @@
-"""A standby on another machine takes over the jobs of a Ray cluster: none is launched again, and no lease is taken for over."""
+"""A standby on another machine takes over the jobs of a Ray cluster: none is launched again, and no lease expires early."""
 
 import contextlib
 import sys

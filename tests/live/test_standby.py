@@ -161,7 +161,7 @@ def test_a_leader_that_stood_still_writes_nothing_and_ends(led: Led) -> None:
         former.send_signal(signal.SIGCONT)
     assert former.wait(PATIENCE) == 1
     led.process = None
-    assert "another leads under epoch 2" in led.errors() and "rota up --standby" in led.errors()
+    assert "another leads epoch 2" in led.errors() and "rota up --standby" in led.errors()
     assert "Traceback" not in led.errors()
     all_done(led, jobs)
     assert standby.process.poll() is None, "the one that leads was not disturbed"

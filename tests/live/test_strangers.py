@@ -1,4 +1,4 @@
-"""Strangers on the same machine, without a token: the scheduler goes on answering, and its output stays small."""
+"""Strangers on the same machine, without a token: the scheduler keeps answering, and its output stays small."""
 
 import shutil
 import subprocess

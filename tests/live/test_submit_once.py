@@ -1,4 +1,4 @@
-"""Clients that submit while their scheduler is killed and started again: each job is there once."""
+"""Clients that submit while their scheduler is killed and restarted: each job exists once."""
 
 import threading
 from concurrent.futures import ThreadPoolExecutor

@@ -1,4 +1,4 @@
-"""Real PyTorch training under a real scheduler: suspended again and again, it is the run that nobody interrupted."""
+"""Real PyTorch training under a real scheduler: a job suspended many times has the result of an uninterrupted run."""
 
 import os
 import subprocess

@@ -1,4 +1,4 @@
-"""Pairs on trial, with real processes on pretend GPUs: measured, kept or undone, and remembered across restarts."""
+"""Trials of pairs, with real processes on pretend GPUs: measured, kept or undone, and remembered across restarts."""
 
 import json
 import subprocess

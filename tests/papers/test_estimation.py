@@ -1,4 +1,4 @@
-"""Estimates for jobs nobody has profiled, on Gavel's table (Narayanan et al., OSDI'20, section 6 of the paper)."""
+"""Estimates for unprofiled jobs, on Gavel's table (Narayanan et al., OSDI'20, section 6 of the paper)."""
 
 import functools
 

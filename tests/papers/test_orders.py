@@ -1,4 +1,4 @@
-"""Measured reference results: FIFO and clairvoyant SRSF on pooled GPUs, decisions at every event, nothing costs anything."""
+"""Measured reference results: FIFO and clairvoyant SRSF on pooled GPUs, decisions at every event, no overheads."""
 
 import json
 

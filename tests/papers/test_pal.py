@@ -1,4 +1,4 @@
-"""The simulator that PAL was published with, row by row: the same jobs, scores and rounds."""
+"""The simulator that was published with PAL, row by row: the same jobs, scores and rounds."""
 
 import json
 from typing import Any

@@ -253,7 +253,7 @@ def test_openb(name: str) -> None:
     ran = [row for row in listed if row["num_gpu"] != "0" and row["scheduled_time"]]
     seconds = [float(row["deletion_time"]) - float(row["scheduled_time"]) for row in ran]
     assert min(seconds) > 0
-    assert describe(trace).skipped_why == {"asks for no GPU": len(without), "was never scheduled": len(waited)}
+    assert describe(trace).skipped_why == {"requests no GPU": len(without), "was never scheduled": len(waited)}
     check(trace, [float(row["creation_time"]) for row in ran], [part_of(row) for row in ran], seconds)
     assert trace.notes == (), "only pods of one GPU ask for a part of it"
     assert sum(arrival.spec.gpus < 1 for arrival in trace.arrivals) > 1000

@@ -55,11 +55,11 @@ def outlive_the_lease(monkeypatch: pytest.MonkeyPatch) -> None:
 @pytest.mark.parametrize(
     ("break_rule", "faults", "story"),
     [
-        (ignore_the_attempt, Faults(), r"lives twice|is held by job \d+ and given"),
+        (ignore_the_attempt, Faults(), r"is running twice|is held by job \d+ and given"),
         (ignore_the_sequence, Faults(), r"is held by job (\d+) and given to job \1"),
-        (ignore_the_boot, REBOOTING, r"lives twice|is held by job \d+ and given"),
+        (ignore_the_boot, REBOOTING, r"is running twice|is held by job \d+ and given"),
         (launch_without_a_lease, LATE, r"was started after its lease"),
-        (outlive_the_lease, Faults(), r"lives twice|is held by job \d+ and given|was started after its lease"),
+        (outlive_the_lease, Faults(), r"is running twice|is held by job \d+ and given|was started after its lease"),
     ],
 )
 def test_chaos_notices_a_broken_rule(break_rule: Break, faults: Faults, story: str, monkeypatch: pytest.MonkeyPatch) -> None:

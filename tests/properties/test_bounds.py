@@ -1,4 +1,4 @@
-"""No schedule goes below its bounds: none the simulator can make, and none that cuts GPUs and time as finely as it likes."""
+"""No schedule goes below its bounds: no schedule of the simulator, and none that divides GPUs and time arbitrarily."""
 
 from collections.abc import Callable
 from dataclasses import dataclass

@@ -1,4 +1,4 @@
-"""The vectorised mechanism against the plain greedy walk it stands for."""
+"""The vectorised mechanism against the plain greedy walk that it replaces."""
 
 from types import SimpleNamespace
 from typing import Any

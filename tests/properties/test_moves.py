@@ -1,4 +1,5 @@
-"""Moves of tactics under any policy: nothing is held twice, no job moves to and fro, and the same seed gives the same moves."""
+"""Moves of tactics under any policy: no GPU is held twice, no job moves back and forth, and the same seed gives the same
+moves."""
 
 from typing import Any, ClassVar
 

@@ -1,4 +1,4 @@
-"""Over-subscription: no job starves, and memory of hosts and GPUs is never exceeded, whatever comes."""
+"""Over-subscription: no job starves, and memory of hosts and GPUs is never exceeded."""
 
 from typing import Any
 

@@ -1,4 +1,4 @@
-"""Two jobs on a GPU, whatever the workload: never three, never strangers, nothing done twice or lost, and no bound beaten."""
+"""Two jobs on a GPU, for any workload: never three, never an ungranted pair, no work done twice or lost, and no bound beaten."""
 
 from dataclasses import dataclass
 from typing import Any

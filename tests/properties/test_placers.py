@@ -1,4 +1,4 @@
-"""Any placer: the right number of the right GPUs, nobody's twice, and packed spans no more nodes than it must."""
+"""Any placer: the right number of the right GPUs, none given twice, and packed spans no more nodes than necessary."""
 
 import numpy as np
 import pytest

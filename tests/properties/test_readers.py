@@ -1,4 +1,4 @@
-"""Deciding, planning, explaining and asking leave the state as it was: its snapshot is the same before and after."""
+"""Deciding, planning, explaining and querying leave the state unchanged: its snapshot is the same before and after."""
 
 from collections import Counter
 from collections.abc import Callable

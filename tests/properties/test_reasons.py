@@ -1,4 +1,4 @@
-"""Every job that waits has a reason, and an independent look at the facts confirms it."""
+"""Every job that waits has a reason, which an independent check of the facts confirms."""
 
 import itertools
 from typing import Any

@@ -1,4 +1,4 @@
-"""What every policy that shares time must keep to, on small random questions."""
+"""Properties of every policy that shares time, on small random instances."""
 
 from typing import Any
 

@@ -1,4 +1,4 @@
-"""Shares that can be had are had: no job falls behind its share by more than a few slices, and none gets far ahead."""
+"""Feasible shares are met: no job falls behind its share by more than a few slices, and none gets far ahead."""
 
 from typing import Any
 

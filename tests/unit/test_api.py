@@ -1,4 +1,4 @@
-"""What `rota.simulate` makes of clusters and profiles."""
+"""The clusters and profiles that `rota.simulate` accepts."""
 
 from pathlib import Path
 from typing import Any
@@ -61,7 +61,7 @@ def test_notes_of_a_trace_come_along(tmp_path: Path) -> None:
     path.write_text(f"{header}\np1,1,1,2,500,,LS,Running,0,100,0\np2,1,1,0,0,,LS,Running,0,100,0\n")
     found = rota.simulate(path, cluster="2xT4")
     assert found.params["skipped"] == 1
-    assert found.params["notes"] == ["1 job asked for parts of several GPUs and got whole ones"]
+    assert found.params["notes"] == ["1 job requested fractions of several GPUs and got whole ones"]
 
 
 TPU = "TPU9 is an unknown accelerator type; assuming the speed of a V100."

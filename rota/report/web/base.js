@@ -1,4 +1,4 @@
-// Helpers that every part uses: elements, numbers in words, scales and ticks.
+// Helpers for all parts of the page: elements, formatted numbers, scales and ticks.
 
 const SECOND = 1,
     MINUTE = 60,
@@ -10,7 +10,7 @@ function byId(id) {
     return document.getElementById(id);
 }
 
-// Names of jobs and policies come from strangers: children that are strings become text, never markup.
+// Names of jobs and policies come from other people, so children that are strings become text, never markup.
 function furnish(node, attributes, children) {
     for (const [name, value] of Object.entries(attributes || {})) {
         if (typeof value === 'function') node.addEventListener(name, value);
@@ -28,7 +28,7 @@ function draw(name, attributes, ...children) {
     return furnish(document.createElementNS(SVG, name), attributes, children);
 }
 
-// A name on its own: right-to-left letters in it must not turn what stands beside it.
+// An isolated name: right-to-left letters in it must not reverse the text next to it.
 function named(text) {
     return make('bdi', { title: text }, text);
 }
@@ -37,14 +37,14 @@ function button(label, title, act) {
     return make('button', { type: 'button', 'aria-label': title, title, click: act }, label);
 }
 
-// Heads and cells are texts or elements.
+// Headings and cells are strings or elements.
 function tableOf(heads, rows) {
     const row = (kind, cells) => make('tr', {}, ...cells.map((cell) => make(kind, {}, cell)));
     const body = make('tbody', {}, ...rows.map((cells) => row('td', cells)));
     return heads ? make('table', {}, make('thead', {}, row('th', heads)), body) : make('table', {}, body);
 }
 
-// Of buttons that exclude each other, the one that is pressed.
+// Connects buttons that exclude each other: a click presses one and releases the others.
 function exclusive(buttons, act) {
     for (const one of buttons) {
         one.addEventListener('click', () => {
@@ -58,7 +58,7 @@ function clamp(value, low, high) {
     return Math.min(Math.max(value, low), high);
 }
 
-// The same words as in the table, which Python wrote.
+// Formats like the table that Python wrote.
 function duration(seconds) {
     if (seconds === null || seconds === undefined || !Number.isFinite(seconds)) return '-';
     for (const [size, unit] of [
@@ -93,7 +93,7 @@ function ratio(value) {
     return `x${value >= 0.1 || value === 0 ? value.toFixed(2) : value.toPrecision(2)}`;
 }
 
-// The mean JCT of a run and how far it is from what no schedule can beat.
+// The mean JCT of a run, and its factor over the bound.
 function beside(run) {
     const times = run.bound && run.mean_jct !== null ? ` (${(run.mean_jct / run.bound).toFixed(2)}x the bound)` : '';
     return duration(run.mean_jct) + times;
@@ -114,7 +114,7 @@ function logScale(low, high, begin, end) {
     return scale;
 }
 
-// Ticks: where they are and what they say.
+// Positions and labels of ticks.
 
 function niceStep(value) {
     if (!(value > 0)) return 1;
@@ -143,7 +143,7 @@ function timeStep(rough) {
     return rough < SECOND ? niceStep(rough) : TIME_STEPS.find((known) => known >= rough) || DAY * niceStep(rough / DAY);
 }
 
-// At least three, since one or two say too little of how long things took.
+// At least three ticks, since one or two show too little of the scale.
 function timeTicks(low, high, wanted) {
     let rough = (high - low) / wanted;
     while (multiples(low, high, timeStep(rough)).length < 3 && rough > (high - low) / 12) rough /= 1.5;
@@ -151,12 +151,12 @@ function timeTicks(low, high, wanted) {
     return multiples(low, high, fit).map((at) => ({ at, label: elapsed(at, fit) }));
 }
 
-// About the width of a label, at 12 pixels.
+// Approximate width of a label at 12 pixels.
 function labelWidth(label) {
     return 6.8 * label.length;
 }
 
-// The ticks whose labels have room beside each other, each with the place of its label: inside of what is drawn.
+// Ticks whose labels have room next to each other, each with the position of its label inside the drawing.
 function labelled(ticks, place, from, to) {
     const found = [];
     let end = -Infinity;
@@ -170,7 +170,7 @@ function labelled(ticks, place, from, to) {
     return found;
 }
 
-// Time since the start, as exact as the distance between ticks asks for.
+// Time since the start, as precise as the distance between ticks requires.
 function elapsed(seconds, step) {
     if (seconds === 0) return '0';
     if (step >= DAY) return `${count(seconds / DAY)} d`;
@@ -202,7 +202,7 @@ const LOG_TIMES = [
     10000 * DAY,
 ];
 
-// For ranges that hold few of those.
+// For ranges with few of the times above.
 const FINE_LOG_TIMES = [
     ...[0.001, 0.002, 0.005, 0.01, 0.02, 0.05, 0.1, 0.2, 0.5, 1, 2, 5, 10, 20, 30],
     ...[1, 2, 5, 10, 20, 30].map((n) => n * MINUTE),
@@ -221,14 +221,14 @@ function logTimeTicks(low, high) {
     return (coarse.length < 3 ? inside(FINE_LOG_TIMES) : coarse).map((at) => ({ at, label: label(at) }));
 }
 
-// A little more than there is, and at least a factor of ten.
+// Slightly more than the range of values, and at least a factor of ten.
 function logTimeRange(smallest, largest) {
     if (!(largest > 0)) return [1, 10];
     const low = Math.max(smallest * 0.8, LOG_TIMES[0]);
     return [low, Math.max(largest * 1.08, low * 10)];
 }
 
-// The first index in a sorted array whose value is above this one: how many are not.
+// Number of values in a sorted array that are not above this one.
 function upTo(sorted, value) {
     let low = 0,
         high = sorted.length;
@@ -240,7 +240,7 @@ function upTo(sorted, value) {
     return low;
 }
 
-// Between jobs, as NumPy's quantiles and the table's.
+// Interpolated between jobs, like NumPy's quantiles and those of the table.
 function quantile(sorted, share) {
     if (!sorted.length) return NaN;
     const at = share * (sorted.length - 1),

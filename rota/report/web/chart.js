@@ -1,10 +1,10 @@
 // Line charts as SVG: a frame with axes, curves, a legend, and the gestures that select a range of time.
 
 const MARGIN = { left: 58, right: 16, top: 14, bottom: 44 };
-// Charts over time and the map begin at the same place, so that what is above each other is at the same time.
+// Charts over time and the map begin at the same place, so that equal times are below each other.
 const TIME_LEFT = 84;
 
-// Draws a chart again when the width of its place changes.
+// Redraws a chart when the width of its place changes.
 function onWidth(host, render) {
     let width = 0;
     new ResizeObserver(([entry]) => {
@@ -48,7 +48,7 @@ function frame(area, { x, y, xTicks, yTicks, xTitle, yTitle, label }) {
     return svg;
 }
 
-// A chart is drawn again for every change. If it had the keyboard focus, it keeps it.
+// Replaces a chart, which is redrawn for every change. If it had the keyboard focus, it keeps it.
 function swap(host, svg) {
     const used = host.contains(document.activeElement);
     host.replaceChildren(svg);
@@ -71,7 +71,7 @@ function stepPath(xs, ys) {
     return `${path}H${xs[xs.length - 1].toFixed(1)}`;
 }
 
-// A line with a label on the side that has more room; a short label if it does not fit.
+// A vertical line with a label on the side that has more room; the short label if the long one does not fit.
 function verticalMark(area, at, words, brief) {
     const late = at > (area.left + area.right) / 2;
     const room = (late ? at - area.left : area.right - at) - 10;
@@ -84,7 +84,7 @@ function verticalMark(area, at, words, brief) {
     );
 }
 
-// One entry per policy; a click hides it in every chart with lines.
+// One entry per policy. A click hides the policy in every chart with lines.
 function runLegend(host, runs, note) {
     host.replaceChildren(
         ...runs.map((run) => {
@@ -120,7 +120,8 @@ function pointerAt(node, event) {
     return [event.clientX - box.left, event.clientY - box.top];
 }
 
-// The wheel scrolls the page until a chart was clicked or Ctrl is held: a page must not catch on its charts.
+// Whether the wheel is meant for a chart. It scrolls the page until the chart was clicked or Ctrl is held, so the page does not
+// stop at its charts.
 function wheelMeant(node, event) {
     return event.ctrlKey || event.metaKey || document.activeElement === node;
 }

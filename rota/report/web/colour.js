@@ -1,6 +1,6 @@
-// Colours of jobs on the map: by job, or by what jobs have in common. Kept as whole numbers, ready to be written into pixels.
+// Colours of jobs on the map: by job, or by what jobs have in common. They are integers, ready to be written into pixels.
 
-// From OKLCH, in which equal numbers look equally light; a pixel is 0xAABBGGRR.
+// Converts from OKLCH, in which equal numbers look equally light. A pixel is 0xAABBGGRR.
 function pixelOf(lightness, chroma, hue) {
     const a = chroma * Math.cos((hue * Math.PI) / 180),
         b = chroma * Math.sin((hue * Math.PI) / 180);
@@ -36,7 +36,7 @@ function mixed(pixel, other, share) {
 
 const JOB_TINTS = 36;
 
-// Neighbours in the trace often run side by side, so that hues jump by the golden angle from job to job.
+// Neighbours in the trace often run next to each other, so the hue advances by the golden angle from job to job.
 function jobTints(dark) {
     return Uint32Array.from({ length: JOB_TINTS }, (_, i) => {
         const light = [0.66, 0.76, 0.58][i % 3] - (dark ? 0.06 : 0);
@@ -44,7 +44,7 @@ function jobTints(dark) {
     });
 }
 
-// One entry per way to colour: what it is called, a pixel per job, and what the legend says.
+// One entry per colouring: its label, a function that returns a pixel per job, and the entries of its legend.
 function colourings(data) {
     const { jobs } = data;
     const found = [{ key: 'job', label: 'job', paint: (dark) => byJob(jobs.gpus.length, dark), legend: () => [] }];
@@ -66,7 +66,7 @@ function byJob(length, dark) {
     return pixels;
 }
 
-// The largest groups get a colour each, the others share one.
+// The largest groups have their own colours, and all others share one.
 function byGroup(data, key, label) {
     const { names, code } = data.jobs[key];
     const sizes = new Uint32Array(names.length);
@@ -86,7 +86,7 @@ function byGroup(data, key, label) {
     return { key, label, paint: () => Uint32Array.from(code, (group) => table[group]), legend: () => entries };
 }
 
-// Light to dark blue with the number of GPUs, a shade per power of two; the other way round on dark pages.
+// Light to dark blue by number of GPUs, one shade per power of two; reversed on dark pages.
 function bySize(jobs) {
     const power = (gpus) => Math.max(Math.min(Math.floor(Math.log2(gpus)), 10), 0);
     const largest = jobs.gpus.reduce((a, b) => Math.max(a, b), 1),

@@ -10,7 +10,7 @@ async function unpackedBytes(text) {
     return new Uint8Array(await new Response(stream).arrayBuffer());
 }
 
-// All first bytes of the numbers come first, then all second bytes: equal bytes in a row compress better.
+// All first bytes of the numbers come first, then all second bytes: adjacent equal bytes compress better.
 async function unpackedArray(packed) {
     const planes = await unpackedBytes(packed.data);
     const Type = TYPES[packed.type];

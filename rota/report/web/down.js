@@ -1,8 +1,8 @@
-// Times in which nodes were down, hatched on the map above the jobs: a short one is seen however long the run is.
+// Outages of nodes, hatched on the map above the jobs. Even a short one is visible in a long run.
 
 const HATCH = { every: 6, wide: 1.6 };
 
-// Left, top, right and bottom of an outage in pixels of the map; null: out of sight.
+// Left, top, right and bottom of an outage in pixels of the map; null if it is not visible.
 function outageBox({ area, run }, i) {
     const { node, start, end } = run.outages;
     const { first } = run.cluster.nodes;
@@ -33,7 +33,7 @@ function paintOutages(map, pixels, width) {
     }
 }
 
-// The outage that is drawn at this place of the canvas; -1: none.
+// Index of the outage that is drawn at this place of the canvas; -1 if there is none.
 function outageAt(map, px, py) {
     const x = Math.floor((px - map.area.left) * map.area.dense),
         y = Math.floor((py - map.area.top) * map.area.dense);

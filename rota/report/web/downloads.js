@@ -1,6 +1,6 @@
-// The data behind each figure, as a file of comma-separated values. It is made when it is asked for and comes from the page itself.
+// The data behind each figure, as a file of comma-separated values. It is made on request, from the page itself.
 
-// Text of strangers must not be a formula in whatever opens the file: it gets a quote in front.
+// Text from other people must not be a formula in the program that opens the file, so it gets a leading quote.
 function csvCell(value) {
     if (value === null || value === undefined || Number.isNaN(value)) return '';
     if (typeof value === 'number') return String(value);
@@ -21,7 +21,7 @@ function save(name, text) {
     setTimeout(() => URL.revokeObjectURL(url), 60000);
 }
 
-// Figures that a seed changes; the table of results does not.
+// Downloads of figures that depend on the seed. The table of results does not.
 function setUpDownloads(data) {
     for (const one of document.querySelectorAll('.live [data-csv]')) {
         one.addEventListener('click', () => save(`rota-${one.dataset.csv}.csv`, csvOf(...TABLES[one.dataset.csv](data))));
@@ -42,7 +42,7 @@ function resultsTable() {
     return [heads, Array.from(table.tBodies[0].rows, (row) => Array.from(row.cells, value))];
 }
 
-// Name of a figure -> what its file has: heads, and rows.
+// Name of a figure -> function that returns the header and the rows of its file.
 const TABLES = {
     times: (data) => [
         ['policy', 'job', 'name', 'jct_seconds', 'queueing_seconds'],
@@ -118,7 +118,7 @@ const TABLES = {
     },
 };
 
-// Means over the stretches of time that the page has, each from its start.
+// Means over the time bins of the page, each with its start.
 function overBins(data, columns) {
     const row = (bin) => [(bin * state.end) / data.bins, ...columns.map(([, of]) => of(bin))];
     const rows = Array.from({ length: data.bins }, (_, bin) => row(bin));

@@ -1,7 +1,7 @@
-// The floor plan: every GPU in its node and rack, coloured by how slow it is for an application class, or by how busy it was.
+// The floor plan: every GPU in its node and rack, coloured by its slowness for an application class, or by how busy it was.
 
-// Levels of scores: the upper edge of each, and its colour in OKLCH on light and on dark pages. Blue is faster and orange slower
-// than the median, which most people can tell apart; the slower, the more it stands out from the page.
+// Levels of scores: the upper limit of each, and its colour in OKLCH on light and on dark pages. Blue is faster and orange slower
+// than the median, which most people can distinguish. The slower a GPU is, the more it stands out from the page.
 const SCORE_LEVELS = [
     [0.95, [0.52, 0.13, 255], [0.68, 0.13, 245]],
     [0.98, [0.74, 0.09, 245], [0.5, 0.09, 250]],
@@ -13,7 +13,7 @@ const SCORE_LEVELS = [
     [2, [0.46, 0.16, 33], [0.86, 0.14, 90]],
     [Infinity, [0.36, 0.14, 26], [0.96, 0.07, 105]],
 ];
-// Shares of the time, from never to always.
+// Fractions of the time, from never to always.
 const BUSY_LEVELS = [
     [0, [0.93, 0.004, 250], [0.29, 0.008, 250]],
     [0.2, [0.85, 0.05, 245], [0.41, 0.05, 250]],
@@ -56,7 +56,7 @@ function setUpFloor(data) {
     floorGestures(floor);
 }
 
-// Ways to colour: a value for every GPU, levels of it, and words.
+// Colourings: a value for every GPU, their levels, and texts.
 function floorWays(run) {
     const { scores, placement } = run;
     const gpus = run.cluster.gpus;
@@ -85,7 +85,7 @@ function percent(share) {
     return share > 0 && share < 0.005 ? '<1%' : `${Math.round(share * 100)}%`;
 }
 
-// Up to its edge and no further; scores are 32-bit numbers, hence the little more.
+// Index of the level of a value. A level includes its upper limit; scores are 32-bit numbers, so the limit has a tolerance.
 function levelOf(way, value) {
     return way.levels.findIndex(([edge]) => value <= edge * (1 + 1e-6)) >>> 0;
 }
@@ -112,7 +112,7 @@ function renderFloor(floor) {
     canvas.height = Math.round((plan.height + 4) * dense);
     canvas.style.height = `${plan.height + 4}px`;
     const context = canvas.getContext('2d');
-    // A margin for the rings.
+    // Leave a margin for the rings.
     context.setTransform(dense, 0, 0, dense, 2 * dense, 2 * dense);
     paintFloor(floor, context);
     paintNames(floor, context);
@@ -142,7 +142,8 @@ function paintFloor(floor, context) {
             context.fillRect(...spot[0], plan.size, plan.size);
         }
     });
-    // Last, since rings reach over the neighbours. Where there is room, a line of the page keeps a ring apart from what it rings.
+    // Rings are drawn last, since they cover their neighbours. If there is room, a line in the page's colour separates a ring
+    // from its cell.
     const { size } = plan,
         [thick, inside] = size >= 10 ? [2, 2] : [1, 0];
     for (const [[x, y], colour] of ringed) {
@@ -156,7 +157,7 @@ function paintFloor(floor, context) {
     if (!plan.coarse) paintCordoned(floor, context);
 }
 
-// A cross through every GPU that is out of service.
+// Draws a cross over every GPU that is out of service.
 function paintCordoned({ run, plan }, context) {
     const { first } = run.cluster.nodes,
         { size } = plan;

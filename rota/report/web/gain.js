@@ -1,4 +1,4 @@
-// Gain and loss of every job between two policies: a scatter on two logarithmic axes, and the jobs furthest apart.
+// Gain and loss of every job between two policies: a scatter plot on two logarithmic axes, and the jobs that differ most.
 
 const SAME = 0.01,
     LISTED = 10;
@@ -34,7 +34,7 @@ function setUpGain(data) {
     gainGestures(view);
 }
 
-// What became of every job that finished under both: -1 faster, 0 the same, 1 slower.
+// The outcome of every job that finished under both policies: -1 if faster, 0 if the same, 1 if slower.
 function pairOf(data, a, b) {
     const jobs = [],
         verdict = [],

@@ -1,4 +1,4 @@
-// What each tenant and each user got: jobs, times, GPU time and, where prices are known, dollars.
+// Results of each tenant and each user: jobs, times, GPU time and, if prices are known, dollars.
 
 const MOST_GROUPS = 20;
 
@@ -65,7 +65,7 @@ function dollars(value) {
     return value === null ? '-' : `$${value.toLocaleString('en', { minimumFractionDigits: 2, maximumFractionDigits: 2 })}`;
 }
 
-// One row per group, the one with most GPU time first.
+// One row per group, the group with the most GPU time first.
 function groupRows(data, key, run) {
     const { names, code } = data.jobs[key];
     const first = data.runs[0];

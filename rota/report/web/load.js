@@ -1,4 +1,4 @@
-// Busy GPUs and waiting jobs over time. Both charts and the map share one range of time.
+// Busy GPUs and waiting jobs over time. Both charts and the map share one time range.
 
 function setUpLoad(data) {
     const select = byId('load-run');
@@ -48,7 +48,8 @@ function showRange(data) {
     }
 }
 
-// Means of bins over stretches of a few pixels, weighted by how much of each bin is in: exact, and lines stay apart.
+// Means over intervals of a few pixels, weighted by the part of each bin in the interval. They are exact, and lines stay
+// distinct.
 function meansOver(pixels, values, offset, bins, area) {
     const steps = Math.round((area.right - area.left) / pixels);
     const times = linearScale(0, steps, state.from * (bins / state.end), state.to * (bins / state.end));
@@ -139,7 +140,7 @@ function stacked(svg, run, data, area, y) {
     return lines.reverse();
 }
 
-// Move: read all lines. Drag: look at that range. Double click: all. The wheel zooms.
+// Moving shows the values of all lines. Dragging zooms to a range, a double click shows everything, and the wheel zooms.
 function timeGestures(svg, area, x, lines) {
     const cross = draw('g', {});
     svg.append(cross);

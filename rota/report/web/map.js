@@ -1,5 +1,5 @@
-// The map of GPUs by time: who ran where. Rectangles are written into pixels directly, so that a hundred thousand take no longer
-// than the screen has pixels.
+// The map of GPUs over time: which job ran where. Rectangles are written into pixels directly, so drawing a hundred thousand of
+// them takes no longer than filling the screen.
 
 const MAP = { left: TIME_LEFT, right: MARGIN.right, top: 6, bottom: 40 };
 
@@ -23,7 +23,7 @@ function setUpMap(data) {
     };
     repaint();
     const best = bestRun(data);
-    // The first policy above the best, which is the comparison most people are after.
+    // The first policy above the best one, since most people want that comparison.
     const first = data.runs.length > 1 ? [data.runs[0], best === data.runs[0] ? data.runs[1] : best] : [data.runs[0]];
     const maps = first.map((run, i) => gpuMap(data, run, i, look));
     byId('where-maps').replaceChildren(...maps.map((map) => map.figure));
@@ -108,7 +108,7 @@ function paintJobs(map, context) {
         gpus = run.cluster.gpus;
     const down = height / ((state.bottom - state.top) * gpus),
         topGpu = state.top * gpus;
-    // Jobs that touch get a gap between them where there is room for one; rows, where they are tall enough.
+    // Adjacent jobs have a gap between them if there is room for one; rows have one if they are tall enough.
     const rowGap = down * perRow >= 6 * area.dense ? Math.round(area.dense) : 0;
     const { chosen } = state;
     const paint = (i, top, bottom, below) => {
@@ -133,7 +133,7 @@ function paintJobs(map, context) {
             paint(i, first * perRow, Math.min(last * perRow, gpus), rowGap);
             continue;
         }
-        // Of two jobs that share GPUs, each has half of every row.
+        // Each of two jobs that share GPUs has half of every row.
         for (let row = first; row < last; row += 1) {
             paint(i, row + (half[i] - 1) / 2, row + half[i] / 2, half[i] === 2 ? rowGap : 0);
         }
@@ -142,7 +142,7 @@ function paintJobs(map, context) {
     context.putImageData(image, left, top);
 }
 
-// Axis of time, lines between nodes, names of nodes and accelerator types.
+// Draws the time axis, lines between nodes, and names of nodes and accelerator types.
 function paintFrame(map, context) {
     const { area, run, x, y } = map;
     const ink = themeColour('--soft'),
@@ -200,7 +200,7 @@ function paintNodes(cluster, area, y, context, page, ink) {
     }
 }
 
-// The rectangle under a point; the last one drawn wins, as on the screen.
+// Index of the rectangle at a point. The last one drawn wins, as on the screen.
 function rectangleAt(map, height, time, slack) {
     const { first_row: firstRow, rows, start, end, job, half, gpus_per_row: perRow } = map.run.map;
     const side = height % 1 < 0.5 ? 1 : 2;
@@ -264,7 +264,7 @@ function jobRows(data, run, job) {
     return rows;
 }
 
-// Drag moves, a click follows the job, the wheel zooms time and with Shift rows.
+// Dragging moves the map, a click follows a job, and the wheel zooms time, or rows with Shift.
 function mapGestures(map) {
     const { canvas } = map;
     let begun = null;

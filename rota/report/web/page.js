@@ -1,4 +1,4 @@
-// Starts the page, and again for another seed. What Python wrote is readable without any of this.
+// Starts the page, and starts it again for another seed. The parts that Python wrote are readable without this.
 
 function showTrouble(words) {
     byId('trouble').textContent = words;
@@ -42,7 +42,7 @@ function showSeed(data) {
     setUpTimes(data);
     setUpLoad(data);
     setUpMap(data);
-    // Not in every page.
+    // Some pages do not have it.
     if (byId('placement')) setUpPlacement(data);
     if (pair) setUpGain(data);
     if (byId('groups')) setUpGroups(data);
@@ -51,7 +51,7 @@ function showSeed(data) {
     setUpChosen(data);
 }
 
-// Another seed is shown in sections as new as they were in the file, where what was chosen before is chosen again.
+// Shows another seed: sections are reset to their state in the file, and then the user's choices are restored.
 function setUpSeeds(untouched) {
     const select = byId('seed');
     const names = seedNames();
@@ -64,7 +64,7 @@ function setUpSeeds(untouched) {
         const before = Array.from(document.querySelectorAll(CHOICES), choiceOf);
         document.querySelectorAll('.live').forEach((section, i) => {
             const fresh = untouched[i].cloneNode(true);
-            // Charts come with the next frame; until then the page must not jump.
+            // Charts appear with the next frame. Until then the page must not jump.
             fresh.style.minHeight = `${section.offsetHeight}px`;
             section.replaceWith(fresh);
             requestAnimationFrame(() => requestAnimationFrame(() => fresh.style.removeProperty('min-height')));

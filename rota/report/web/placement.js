@@ -1,4 +1,4 @@
-// Placement: the floor plan, jobs on more nodes than they need, and moves. Its charts have the range of time of all others.
+// Placement: the floor plan, jobs on more nodes than necessary, and moves. Its charts share the time range of all others.
 
 const SPAN_PARTS = [
     ['on one node', 'var(--gain)'],
@@ -87,7 +87,7 @@ function spanTable(data) {
     byId('span-legend').replaceChildren(...entries);
 }
 
-// GPU time by nodes, as parts of a bar.
+// GPU time by number of nodes, as segments of a bar.
 function spanBar(run) {
     const { gpu_seconds: all, one_node_gpu_seconds: one, beyond_gpu_seconds: beyond } = run.placement.spread;
     if (!(all > 0)) return '-';
@@ -132,7 +132,7 @@ function renderMoves(data, host) {
     runLegend(byId('moves-legend'), data.runs, (run) => count(movesOf(run)));
 }
 
-// Moves up to a time: those of the bins before it, all of the one it is in.
+// Number of moves until a time, including the whole bin that contains it.
 function movesAt(data, run, time) {
     return run.movesUpTo[clamp(Math.ceil((time / state.end) * data.bins - 1e-6), 0, data.bins)];
 }

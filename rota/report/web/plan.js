@@ -1,12 +1,13 @@
-// Where each GPU is drawn on the floor plan: GPUs as squares in blocks, blocks of nodes in racks, racks in lines like words.
+// The position of each GPU on the floor plan: GPUs are squares in blocks, blocks of nodes are in racks, and racks flow in lines
+// like words.
 
 const PLAN = { tallest: 460, most: 64, sizes: [28, 24, 20, 18, 16, 14, 12, 10, 8, 7, 6, 5, 4, 3], coarse: [8, 6, 5, 4, 3, 2] };
 // Minimum number of nodes of a cluster that is drawn node by node if it has too many GPUs.
 const MANY_NODES = 1024;
-// How many times wider than tall a rack may be: rather like a rack, otherwise as wide as there is room.
+// Aspect ratio of a rack: a narrow shape like a real rack, or else as wide as there is room.
 const SHAPES = [1.8, Infinity];
 
-// The largest squares that fit. A square is a GPU, or a node where there are too many GPUs.
+// The plan with the largest squares that fit. A square is a GPU, or a node if there are too many GPUs.
 function floorPlan(cluster, width) {
     const groups = floorGroups(cluster);
     const { first, names } = cluster.nodes;
@@ -25,7 +26,7 @@ function floorPlan(cluster, width) {
     return plan;
 }
 
-// Nodes that stand together: by rack, by the full path of its name; without racks by accelerator type.
+// Groups of nodes that stand together: by the full path of their rack; without racks by accelerator type.
 function floorGroups(cluster) {
     const { names, pool, rack } = cluster.nodes;
     const byRack = rack.names.some((name) => name);
@@ -35,7 +36,7 @@ function floorGroups(cluster) {
     return groups;
 }
 
-// Columns of a node's block: a little wider than tall, and without a ragged last row if that can be had.
+// Number of columns of a node's block: slightly wider than tall, and if possible without an incomplete last row.
 function blockColumns(cells, most) {
     if (cells > PLAN.most) return Math.min(Math.ceil(Math.sqrt(4 * cells)), most);
     const least = Math.ceil(Math.sqrt(cells));
@@ -74,7 +75,7 @@ function laidOut(groups, cells, size, shape, width) {
     return { blocks, heads, size, pitch, nameRoom, height: line.y + line.height };
 }
 
-// As wide as makes a rack of this shape, with lines of about the same number of blocks.
+// Width that gives a rack this shape, with about the same number of blocks in each line.
 function innerWidth(nodes, blocks, apart, shape, width) {
     const area = nodes.reduce((sum, node) => sum + (blocks[node].width + apart) * (blocks[node].height + apart), 0);
     const widest = nodes.reduce((most, node) => Math.max(most, blocks[node].width), 0);
@@ -109,7 +110,7 @@ function cellAt(plan, node, cell) {
     return [x + (cell % columns) * plan.pitch, y + Math.floor(cell / columns) * plan.pitch];
 }
 
-// The node and the cell under a point, with the gaps between them; null: none.
+// The node and the cell at a point, including the gaps between cells; null if there is none.
 function cellUnder(plan, px, py) {
     for (let node = 0; node < plan.blocks.length; node += 1) {
         const { x, y, columns, cells, width, height } = plan.blocks[node];

@@ -1,4 +1,4 @@
-// The table of results, which is in the page already and learns to sort, and the table of jobs, a page at a time.
+// The table of results, which is already in the page and becomes sortable, and the table of jobs with its pages.
 
 const PAGE_ROWS = 20;
 
@@ -28,11 +28,11 @@ function sortedRows(rows, column, up) {
         unknown = rows.filter((row) => value(row) === undefined);
     const number = (row) => Number(value(row));
     const order = column === 0 ? (a, b) => value(a).localeCompare(value(b)) : (a, b) => number(a) - number(b);
-    // What is not known comes last either way.
+    // Unknown values come last in either order.
     return [...known.sort((a, b) => (up ? 1 : -1) * order(a, b)), ...unknown];
 }
 
-// Says when a table is wider than its box, which some systems show no scrollbar for; keys can scroll it then.
+// Marks a table that is wider than its box, since some systems show no scrollbar. The keyboard can then scroll it.
 function hintMore(table) {
     const box = table.closest('.scroll'),
         hint = box.previousElementSibling;
@@ -116,7 +116,7 @@ function jobColumns(data) {
     return columns;
 }
 
-// Lower-case once, since every key pressed goes through all of it.
+// Converted to lower case once, since every key press searches all of it.
 function searchText(data) {
     const { jobs } = data;
     const groups = ['tenant', 'user', 'profile'].map((key) => jobs[key]);

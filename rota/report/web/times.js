@@ -1,4 +1,4 @@
-// How many jobs are done how soon, or wait how long: one curve per policy on a logarithmic axis of time.
+// Distribution of the times in which jobs are done, or for which they wait: one curve per policy on a logarithmic time axis.
 
 function setUpTimes(data) {
     const host = byId('times-chart');
@@ -8,7 +8,7 @@ function setUpTimes(data) {
     };
     let what = 'jct';
     const finished = sorted.jct.some((values) => values.length);
-    // Nothing to choose where no job waited, nothing to draw where none finished.
+    // There is no choice if no job waited, and no chart if none finished.
     byId('times-what').hidden = !sorted.wait.some((values) => values[values.length - 1] > 0);
     for (const id of ['times-chart', 'times-legend', 'times-data']) byId(id).hidden = !finished;
     if (!finished) {
@@ -42,7 +42,7 @@ function timesLead(data, what) {
 function timesChart(data, sorted, what, host) {
     const area = plotArea(host, 360);
     const known = sorted.filter((values) => values.length);
-    // Waits of nothing are common and have no place on the axis: they are in at its left end.
+    // Waits of 0 are common and have no place on the axis. They are included at its left end.
     const smallest = what === 'jct' ? Math.min(...known.map((values) => values.find((value) => value > 0) || Infinity)) : 1;
     const [low, high] = logTimeRange(smallest, Math.max(...known.map((values) => values[values.length - 1]), 0));
     const x = logScale(low, high, area.left, area.right);
@@ -71,7 +71,7 @@ function timesChart(data, sorted, what, host) {
     return svg;
 }
 
-// One point per pixel, however many jobs there are.
+// One point per pixel, for any number of jobs.
 function cdfPath(values, x, y, area) {
     const xs = [],
         ys = [];
@@ -96,7 +96,7 @@ function timesLabel(data, sorted, what) {
     return `Distribution of ${about}. Medians: ${medians}. Up and down keys read other percentiles.`;
 }
 
-// Height is a share of the jobs: the read-out says for each policy within which time that share was done.
+// The height is a fraction of the jobs. The tooltip shows for each policy the time within which that fraction was done.
 function readPercentile(svg, area, runs, sorted, x, y) {
     const cross = draw('g', {});
     svg.append(cross);

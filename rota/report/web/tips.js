@@ -1,4 +1,4 @@
-// What floats above the page: the read-out under the pointer, definitions, the job that is followed. And the theme.
+// Elements above the page: the tooltip, definitions and the followed job. Also the theme.
 
 function showTip(event, ...children) {
     const tip = byId('tip');
@@ -11,7 +11,7 @@ function hideTip() {
     byId('tip').hidden = true;
 }
 
-// At x, or ending at the other x where the window ends first.
+// Begins at x, or ends at the other x if the window is too narrow.
 function place(box, x, y, other) {
     const { offsetWidth: width, offsetHeight: height } = box;
     const left = x + width + 8 > window.innerWidth ? Math.max(other - width, 8) : x;
@@ -96,7 +96,7 @@ function themeColour(name) {
     return getComputedStyle(document.documentElement).getPropertyValue(name).trim();
 }
 
-// The bar at the bottom: the followed job under every policy.
+// The bar at the bottom, with the followed job under every policy.
 function setUpChosen(data) {
     const bar = byId('chosen');
     bar.hidden = true;

@@ -1,4 +1,4 @@
-"""A machine with real processes, for tests; nothing it started outlives a test."""
+"""A machine with real processes, for tests. Nothing that it started outlives a test."""
 
 import contextlib
 import os

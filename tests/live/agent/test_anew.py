@@ -1,4 +1,4 @@
-"""Another size under the same attempt: it saves and leaves, and the same command is started again with other variables."""
+"""Another size under the same attempt: the job saves and exits, and the same command is started again with other variables."""
 
 import json
 

@@ -1,5 +1,5 @@
-"""The hook inside a job. There is no GPU here: PyTorch is a module that notes what it is asked for, and the allocator a library
-with the two functions that are called. Signal, handler, datagrams and preloading are real."""
+"""The hook inside a job. There is no GPU here: PyTorch is a module that records its calls, and the allocator a library with the
+two functions that are called. Signal, handler, datagrams and preloading are real."""
 
 import ast
 import os

@@ -1,4 +1,4 @@
-"""Launching, telling, forgetting."""
+"""Launching, reporting and forgetting attempts."""
 
 import os
 import signal

@@ -1,4 +1,4 @@
-"""The agent of a node, with real processes: one message, one answer."""
+"""The agent of a node, with real processes: one message, one reply."""
 
 import contextlib
 import json

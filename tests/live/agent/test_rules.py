@@ -1,4 +1,4 @@
-"""What the rules refuse, a real machine does not start."""
+"""A real machine does not start what the rules refuse."""
 
 import pytest
 

@@ -1,4 +1,4 @@
-"""Leases of jobs whose supervisor is stopped or whose log disk hangs, with real processes and a disk that is really frozen."""
+"""Leases of jobs whose supervisor is frozen or whose log disk hangs, with real processes and a disk that is really frozen."""
 
 import contextlib
 import json

@@ -1,4 +1,4 @@
-"""Ends of real processes, asked for and not."""
+"""Ends of real processes, with and without a request to stop."""
 
 import json
 import os

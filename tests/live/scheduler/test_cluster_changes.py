@@ -1,4 +1,4 @@
-"""A home opens with other GPUs than before. Real jobs, the daemon without its server."""
+"""A home that starts with other GPUs than before. Real jobs, the daemon without its server."""
 
 import time
 from collections.abc import Sequence

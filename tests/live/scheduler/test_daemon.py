@@ -1,4 +1,4 @@
-"""The daemon without its server: what it keeps, refuses and finds again."""
+"""The daemon without its server: what it keeps, refuses and recovers."""
 
 import sys
 import time

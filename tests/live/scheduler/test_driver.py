@@ -1,4 +1,4 @@
-"""The seam between the daemon and its driver: the daemon knows the protocol alone, and any driver will do."""
+"""The interface between the daemon and its driver: the daemon uses only the protocol, so any driver works."""
 
 import ast
 import json

@@ -1,4 +1,4 @@
-"""The driver of a cluster, with real agents and processes: what is lost on the way, late, or gone."""
+"""The driver of a cluster, with real agents and processes: messages that are lost or late, and nodes that are gone."""
 
 import contextlib
 import json
@@ -396,7 +396,7 @@ def test_agents_refuse_a_scheduler_that_leads_no_more(bench: Bench) -> None:
     former, bench.epoch = bench.driver, 2
     bench.driver = bench.open()
     bench.events()
-    with pytest.raises(LeadershipLost, match="another leads under epoch 2"):
+    with pytest.raises(LeadershipLost, match="another leads epoch 2"):
         former.carry_out([bench.launch()])
     assert not list(bench.folder.glob("*/run/1")), "nothing was started"
     bench.carry_out([bench.launch()])

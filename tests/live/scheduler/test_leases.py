@@ -1,4 +1,4 @@
-"""A scheduler goes on on another machine: its clock counts from another boot, and jobs of a cluster keep their leases."""
+"""A scheduler continues on another machine: its clock counts from another boot, and jobs of a cluster keep their leases."""
 
 import contextlib
 import json

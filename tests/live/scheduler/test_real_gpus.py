@@ -1,4 +1,4 @@
-"""A daemon with real GPUs, as NVML tells of them: what a job does there becomes what the scheduler knows."""
+"""A daemon with real GPUs, as NVML reports them: measurements of jobs become the scheduler's beliefs."""
 
 import os
 import subprocess

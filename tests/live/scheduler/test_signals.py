@@ -1,4 +1,4 @@
-"""A scheduler is ended by a signal, also at its first moment."""
+"""A scheduler stops on a signal, even at its first moment."""
 
 import signal
 import subprocess

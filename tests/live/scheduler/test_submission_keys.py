@@ -42,7 +42,7 @@ def test_another_job_under_the_same_key_is_refused(tmp_path: Path) -> None:
     with running(tmp_path) as daemon:
         first = submit(daemon, "a", name="net")
         for fields in ({"gpus": 2}, {"name": "other"}, {"run": "false"}, {"env": {"A": "1"}}, {}):
-            with pytest.raises(ConflictError, match=rf"another job was submitted under this key: {first} net"):
+            with pytest.raises(ConflictError, match=rf"another job was submitted with this key: {first} net"):
                 submit(daemon, "a", **fields)
         assert jobs(daemon) == [first]
 

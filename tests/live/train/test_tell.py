@@ -1,4 +1,4 @@
-"""The one-line depth: a script tells how far it is, in Python or by hand."""
+"""The one-line integration: a script reports its progress, in Python or by hand."""
 
 import json
 import os

@@ -1,4 +1,4 @@
-"""A PyTorch run that is interrupted anywhere is the run that was not, bit for bit."""
+"""An interrupted PyTorch run has the result of an uninterrupted one, bit for bit."""
 
 import json
 import os

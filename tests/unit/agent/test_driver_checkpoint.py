@@ -1,4 +1,4 @@
-"""Parking by the driver's checkpoint, with real processes and a driver of our own, which stops a process and lets it go on."""
+"""Parking with the driver's checkpoint, with real processes and a driver of our own, which stops a process and resumes it."""
 
 import ctypes
 import json

@@ -1,4 +1,4 @@
-"""A GPU has one scheduler: another process that wants it is refused, and hears who has it."""
+"""A GPU has one scheduler: another process that wants it is refused, and the error names its holder."""
 
 import os
 import secrets

@@ -1,4 +1,4 @@
-"""What NVML tells of GPUs while they work: all of it, parts of it, nothing, and a driver that never answers."""
+"""NVML's readings of GPUs in use: all of them, some, none, and a driver that never answers."""
 
 import sys
 import threading

@@ -1,4 +1,4 @@
-"""What a node tells of its GPUs, there and back: moments by the clock of the reader, and nothing that is not known."""
+"""A node's report of its GPUs, encoded and decoded: times by the clock of the reader, and no unknown values."""
 
 import json
 import math

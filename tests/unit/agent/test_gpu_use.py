@@ -1,4 +1,4 @@
-"""Whose utilisation and memory it is that a GPU tells of."""
+"""Attribution of a GPU's utilisation and memory to jobs."""
 
 import math
 from dataclasses import replace

@@ -1,4 +1,4 @@
-"""Types out of product names, and NVML that is there, is not, or is broken."""
+"""Accelerator types from product names, and NVML that is present, absent or broken."""
 
 import sys
 from types import SimpleNamespace

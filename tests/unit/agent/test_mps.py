@@ -1,4 +1,4 @@
-"""MPS: which folder is taken, and what jobs are told."""
+"""MPS: which folder is used, and which variables jobs get."""
 
 import os
 import socket

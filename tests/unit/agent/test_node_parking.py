@@ -1,4 +1,4 @@
-"""How a job of a cluster is parked, as the node that starts it finds it."""
+"""How a job of a cluster is parked, as found by the node that starts it."""
 
 import sys
 from pathlib import Path
@@ -21,7 +21,7 @@ def test_a_node_with_pretend_gpus_lets_it_sleep() -> None:
 
 def test_what_cannot_be_parked_gets_nothing() -> None:
     for argv, wanted, gpus, why in (
-        ((sys.executable, "train.py"), False, 1, "its spec says park: false"),
+        ((sys.executable, "train.py"), False, 1, "its spec has park: false"),
         ((sys.executable, "train.py"), True, 2, "a job of several GPUs cannot be parked yet"),
         (("/bin/sleep", "9"), True, 1, "its command /bin/sleep is not Python"),
     ):

@@ -1,4 +1,4 @@
-"""Which processes on a GPU are no jobs of this home, with real processes."""
+"""Processes on a GPU that are not jobs of this home, with real processes."""
 
 import contextlib
 import os

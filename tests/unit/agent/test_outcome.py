@@ -1,4 +1,4 @@
-"""What the log says of an end: how far the attempt was, and how much of its work is lost."""
+"""The log's line about an end: how far the attempt was, and how much of its work is lost."""
 
 import pytest
 

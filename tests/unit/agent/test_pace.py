@@ -1,4 +1,4 @@
-"""Where the pace of a job is measured from, by fake sequences of reports."""
+"""The point from which the rate of a job is measured, with fake sequences of reports."""
 
 import math
 

@@ -1,4 +1,4 @@
-"""Finding processes, and ending those that are meant."""
+"""Finding processes, and killing only the right ones."""
 
 import os
 import subprocess

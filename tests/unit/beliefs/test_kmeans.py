@@ -1,4 +1,4 @@
-"""K-Means and the silhouette against brute force, and what always holds."""
+"""K-Means and the silhouette against brute force, and their invariants."""
 
 import itertools
 import math

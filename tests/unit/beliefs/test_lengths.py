@@ -1,4 +1,4 @@
-"""How long jobs still train, foreseen from those that have finished."""
+"""Length predictions: how long jobs still train, learned from finished ones."""
 
 import numpy as np
 import pytest

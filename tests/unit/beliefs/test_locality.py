@@ -1,4 +1,4 @@
-"""What spreading costs, by level and by model."""
+"""The cost of spreading, by level and by model."""
 
 import pytest
 from hypothesis import given

@@ -1,4 +1,4 @@
-"""What it costs to stop and start a job, by what it holds."""
+"""The cost of stopping and starting a job, by its memory."""
 
 import pytest
 

@@ -1,4 +1,4 @@
-"""Rates: measured before modelled, modelled before the rough rule; together, apart and shared."""
+"""Rates: measured before modelled, modelled before the rough rule; in one node, across nodes and colocated."""
 
 import pytest
 

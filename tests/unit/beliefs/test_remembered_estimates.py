@@ -1,4 +1,4 @@
-"""Estimates that are remembered are those that would be made anew, whatever was measured and asked in between."""
+"""Cached estimates are the ones that would be computed again, whatever was measured and queried in between."""
 
 import pytest
 from hypothesis import given

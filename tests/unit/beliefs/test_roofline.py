@@ -1,4 +1,4 @@
-"""The model of a step: what it is made of, and what may never happen whatever the figures."""
+"""The model of a step: its parts, and its invariants for any figures."""
 
 from dataclasses import replace
 

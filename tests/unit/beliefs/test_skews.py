@@ -1,4 +1,4 @@
-"""Skews: what was measured comes first, under any of its names, then the model; asked once for each profile."""
+"""Skews: measured ones come first, under any of their names, then the model, which is called once for each profile."""
 
 import math
 

@@ -1,4 +1,4 @@
-"""The help of every command is for people: values are called by their flags, not by their types in Python."""
+"""The help of every command names values by their flags, not by their types in Python."""
 
 import re
 import sys

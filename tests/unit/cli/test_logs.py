@@ -1,4 +1,4 @@
-"""Output of a job cannot steer the terminal of a person who reads it."""
+"""Output of a job cannot control the terminal of its reader."""
 
 import pytest
 

@@ -113,7 +113,7 @@ def test_save(capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatc
         (("net.py:Net", "--with", "width"), ("--with", "KEY=VALUE")),
         (("net.py:Net", "--with", "=3"), ("--with", "KEY=VALUE")),
         (("net.py:Net", "--with", "rows=1", "--with", "rows=2"), ("--with", "rows is given twice")),
-        (("net.py:Net", "--with", "size=3"), ("takes no size", "width, rows, name")),
+        (("net.py:Net", "--with", "size=3"), ("does not take size", "width, rows, name")),
         (("net.py:Net", "--with", "width=[1]"), ("raised AssertionError",)),
         (("net.py:Net", "--as", "a\nb"), ("--as",)),
         (("net.py:Net", "--save", "net.py"), ("net.py:2", "no such column")),

@@ -1,4 +1,4 @@
-"""The race: what a frame shows is what the records say."""
+"""The race: a frame shows what the records contain."""
 
 import io
 

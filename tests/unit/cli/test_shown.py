@@ -1,4 +1,4 @@
-"""How times, lengths of time, users and empty tables are shown."""
+"""Formats of times, lengths of time, users and empty tables."""
 
 import csv
 import io

@@ -49,7 +49,7 @@ def test_a_key_submits_once(served: Served, rota: Rota) -> None:
     assert first == again and first[0] == 0 and len(served.daemon.rows) == 1
     assert rota("submit", "--", "python", "train.py")[1].startswith("Job 2 ")
     code, _, err = rota("submit", "--key", "nightly-7", "--", "python", "other.py")
-    assert code == 2 and "idempotency_key: 'nightly-7' — another job was submitted under this key" in err
+    assert code == 2 and "idempotency_key: 'nightly-7' — another job was submitted with this key" in err
 
 
 def test_a_script(served: Served, rota: Rota) -> None:

@@ -1,4 +1,4 @@
-"""What a terminal of 80 columns shows of long names and sentences, and what a pipe gets."""
+"""Long names and sentences on a terminal of 80 columns, and in a pipe."""
 
 import json
 import sys

@@ -1,4 +1,4 @@
-"""`rota trace`: what it says of a trace, and that what it writes reads back the same."""
+"""`rota trace`: its description of a trace, and that a written trace reads back the same."""
 
 import json
 from pathlib import Path

@@ -1,4 +1,4 @@
-"""Wrong inputs that people typed: each is answered in one clear line, and nothing happens silently."""
+"""Wrong inputs that users typed: each gets one clear line, and nothing happens silently."""
 
 import json
 from pathlib import Path

@@ -1,4 +1,4 @@
-"""Names of accelerator types: what is a typing error, and what is another type."""
+"""Names of accelerator types: typing errors, and unknown types."""
 
 from hypothesis import given
 from hypothesis import strategies as st

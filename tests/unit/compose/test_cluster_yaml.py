@@ -104,7 +104,7 @@ def test_text_and_objects_pass() -> None:
         ("    mtbf: 30d\n", "    mtbf: 0\n", 8, "more than 0"),
         ("    racks: 2\n", "    racks: 5\n", 6, "more than 4"),
         ("    racks: 2\n", "    racks: 2\n    rack: r1\n", 6, "cannot be combined with"),
-        ("    host_memory: 512 GiB\n", "    host_memory: lots\n", 7, "not an amount of memory"),
+        ("    host_memory: 512 GiB\n", "    host_memory: lots\n", 7, "not a memory size"),
         ("between: 12.5", "between: 0", 11, "more than 0"),
         ("inside: {A100: 300}", "inside: 300", 11, "not a mapping"),
         ("prices: {A100: 2.9", "prices: {H100: 2.9", 12, "no node has H100"),

@@ -1,4 +1,4 @@
-"""`--elastic`: which sizes jobs accept, and what is said of those that stay as they are."""
+"""`--elastic`: the sizes that jobs accept, and the note about jobs that keep their size."""
 
 from pathlib import Path
 from typing import Any

@@ -1,4 +1,4 @@
-"""Settings in a journal: what a scheduler was set up with is what it is replayed with."""
+"""Settings in a journal: a scheduler is replayed with the settings that it had."""
 
 import json
 from typing import Any

@@ -1,4 +1,4 @@
-"""Clusters from lists of nodes as Alibaba published them."""
+"""Clusters from lists of nodes in the format of Alibaba."""
 
 from pathlib import Path
 

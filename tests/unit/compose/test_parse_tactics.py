@@ -1,4 +1,4 @@
-"""Tactics as they are spelled, and what a scheduler with tactics is told."""
+"""Tactics as text, and the settings that a scheduler gets from them."""
 
 import pytest
 

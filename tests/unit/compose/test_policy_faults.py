@@ -1,4 +1,4 @@
-"""What a policy of one's own does wrong, as its author sees it."""
+"""Mistakes of a user's own policy, as its author sees them."""
 
 import os
 import subprocess

@@ -1,4 +1,4 @@
-"""What a home keeps of the flags that `rota up` shares with `rota sim`."""
+"""The flags shared by `rota up` and `rota sim` that a home remembers."""
 
 import json
 import shutil

@@ -1,4 +1,4 @@
-"""One allocation of a stored instance: what it says, and what is wrong with a file that is none."""
+"""One allocation of a stored instance: the answer, and errors in a file that is not an instance."""
 
 import json
 from pathlib import Path

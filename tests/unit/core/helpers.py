@@ -1,4 +1,4 @@
-"""A core on a bench: events in, commands out, no driver."""
+"""A core for tests: events in, commands out, no driver."""
 
 from collections.abc import Sequence
 from typing import Any

@@ -1,4 +1,4 @@
-"""While all jobs run, the end of one changes nothing for the others: the policy is not asked about it."""
+"""While all jobs run, the end of one changes nothing for the others, so the policy is not called."""
 
 from dataclasses import dataclass, replace
 from typing import Any

@@ -1,4 +1,4 @@
-"""Things that happen at the wrong moment: in one batch, out of sight, half way through a move."""
+"""Events at awkward moments: in one batch, on unreachable nodes, halfway through a move."""
 
 import itertools
 

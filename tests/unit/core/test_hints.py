@@ -1,4 +1,4 @@
-"""GPUs that a policy asks for: taken where they can be had, refused in one line where they make no sense."""
+"""GPUs that a policy suggests: used if they are available, refused in one line if they make no sense."""
 
 from typing import Any
 

@@ -1,4 +1,4 @@
-"""Beliefs follow what ran: through the real core, with what is told and what is true apart."""
+"""Beliefs follow what ran: through the real core, with different given and true rates."""
 
 from pathlib import Path
 

@@ -1,4 +1,4 @@
-"""A job that saves nothing and can't be parked is never suspended, and the reasons of those that wait say so."""
+"""A job that saves nothing and can't be parked is never suspended, and the reasons of waiting jobs mention it."""
 
 import numpy as np
 import pytest

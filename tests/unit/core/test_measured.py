@@ -1,4 +1,4 @@
-"""What was measured of a job is booked by what it ran with, whatever it has been granted since."""
+"""A measurement of a job counts for the option with which it ran, whatever it has been granted since."""
 
 import numpy as np
 

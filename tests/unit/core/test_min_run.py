@@ -1,4 +1,5 @@
-"""An attempt runs for a minimum before another job may have its GPUs: so many times what starting and stopping the job costs."""
+"""An attempt runs for a minimum time before another job may have its GPUs: a multiple of the cost of stopping and starting the
+job."""
 
 import pytest
 

@@ -1,4 +1,4 @@
-"""Tactics that move running jobs: nodes for gangs that wait, and places that suit a job better."""
+"""Tactics that move running jobs: nodes for gangs that wait, and better GPUs for a job."""
 
 from typing import Any
 

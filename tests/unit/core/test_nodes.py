@@ -1,4 +1,4 @@
-"""Nodes that crash, go silent and come back; gangs over several of them; leases, parking and strays."""
+"""Nodes that crash, go silent and come back; gangs over several of them; leases, parking and unknown attempts."""
 
 from dataclasses import replace
 

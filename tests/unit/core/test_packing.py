@@ -1,4 +1,4 @@
-"""Two jobs on the same GPUs: how they come together, what is believed of them, and that neither's fate is the other's."""
+"""Two jobs on the same GPUs: how they become partners, what is estimated of them, and that each can end without the other."""
 
 import json
 from typing import Any

@@ -1,4 +1,4 @@
-"""Memory of jobs whose specs say nothing of it: what was seen of it counts, and no more is promised than there is."""
+"""Memory of jobs whose specs do not give it: measurements count, and no more is reserved than there is."""
 
 import numpy as np
 import pytest

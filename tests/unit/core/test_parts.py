@@ -1,4 +1,4 @@
-"""Jobs that ask for a part of a GPU: they fill GPUs, and a part is never more than what is left."""
+"""Jobs that request a fraction of a GPU: they fill GPUs, and a fraction is never more than what is left."""
 
 import itertools
 from typing import Any

@@ -1,4 +1,4 @@
-"""Jobs that wait until their GPUs can be had together."""
+"""Jobs that wait until their GPUs are close together."""
 
 from typing import Any
 

@@ -1,4 +1,4 @@
-"""Another policy takes over: it is asked at once, and is shown nothing that the other one remembers."""
+"""Another policy takes over: it is called at once, without the memory of the earlier one."""
 
 import json
 from typing import Any

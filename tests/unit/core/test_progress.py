@@ -1,4 +1,4 @@
-"""How long jobs train is learned from those that finish, noted while others run, and compared when they end."""
+"""Length predictions: learned from finished jobs, recorded while others run, and compared when they end."""
 
 from itertools import pairwise
 from typing import Any

@@ -1,4 +1,4 @@
-"""The scheduler step by step: what it is told, what it answers."""
+"""The scheduler step by step: its events and its commands."""
 
 import numpy as np
 import pytest

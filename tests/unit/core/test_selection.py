@@ -1,4 +1,4 @@
-"""How the core draws from an answer: what is counted, owed and kept."""
+"""How the core picks jobs from an answer: service, deficits and kept grants."""
 
 import numpy as np
 import pytest

@@ -1,4 +1,4 @@
-"""Who is drawn when time is shared: in proportion, by what is owed, and by the rules of the preset `gavel`."""
+"""Which jobs are picked when time is shared: in proportion, by deficit, and by the rules of the preset `gavel`."""
 
 from typing import Any
 

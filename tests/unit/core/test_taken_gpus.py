@@ -1,4 +1,4 @@
-"""GPUs that programs use which are no jobs of this scheduler: out of service until they are free."""
+"""GPUs that are used by programs other than jobs of this scheduler: out of service until they are free."""
 
 import json
 from typing import Any

@@ -1,4 +1,4 @@
-"""What is remembered of trials: verdicts, and pairs, also across a snapshot; and when one begins."""
+"""The memory of trials: verdicts and pairs, also across a snapshot; and when a trial begins."""
 
 import json
 import math

@@ -1,4 +1,4 @@
-"""Whose turn it is where moves cost something: shares are met over a longer time, with few moves."""
+"""Turns if moves are expensive: shares are met over a longer time, with few moves."""
 
 from typing import Any
 

@@ -1,4 +1,4 @@
-"""Slow GPUs are found out by what runs on them, and taken out of service if the operator says so."""
+"""Slow GPUs are found by the jobs that run on them, and taken out of service if the operator allows it."""
 
 import json
 from typing import Any

@@ -1,4 +1,4 @@
-"""What the doctor says of drivers, GPUs, PyTorch and memory, on machines that are not this one."""
+"""The doctor's findings about drivers, GPUs, PyTorch and memory, on imitated machines."""
 
 import os
 import secrets

@@ -1,4 +1,4 @@
-"""What the doctor finds of a journal in PostgreSQL."""
+"""The doctor's findings about a journal in PostgreSQL."""
 
 import contextlib
 from pathlib import Path

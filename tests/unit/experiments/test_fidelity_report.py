@@ -1,4 +1,4 @@
-"""What is said of real and simulated runs. Real ones are in tests/live/test_live.py, journals in tests/unit/report."""
+"""The report on real and simulated runs. Real ones are in tests/live/test_live.py, journals in tests/unit/report."""
 
 import json
 import subprocess

@@ -1,4 +1,4 @@
-"""A sweep: the grid, the store, and a run that is killed and goes on."""
+"""A sweep: the grid, the store, and a run that is killed and continued."""
 
 import json
 import os

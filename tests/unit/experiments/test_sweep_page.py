@@ -1,4 +1,4 @@
-"""The page of a sweep: what goes along x, what is a line, and what has charts of its own."""
+"""The page of a sweep: the x axis, the lines, and the separate charts."""
 
 import re
 from pathlib import Path

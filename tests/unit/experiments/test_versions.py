@@ -1,4 +1,4 @@
-"""What a machine calculates with, and how machines differ."""
+"""Versions that a machine computes with, and how machines differ."""
 
 import json
 import subprocess

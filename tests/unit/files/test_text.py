@@ -1,4 +1,4 @@
-"""Text of files that others made: compressed ones are bounded, and CSV holds no formulas."""
+"""Text of other people's files: decompression is bounded, and CSV contains no formulas."""
 
 import csv
 import gzip

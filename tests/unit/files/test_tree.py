@@ -1,4 +1,4 @@
-"""YAML entries: what is read, and what every mistake says."""
+"""YAML entries: what is read, and the error for every mistake."""
 
 from pathlib import Path
 

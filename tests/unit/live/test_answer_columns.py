@@ -1,4 +1,4 @@
-"""How a policy's answer is written: as what changed, and back bit for bit."""
+"""A policy's answer as it is written: as a difference, and back bit for bit."""
 
 import dataclasses
 import json

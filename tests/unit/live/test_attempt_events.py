@@ -1,4 +1,4 @@
-"""What many machines tell of their jobs in one turn."""
+"""Reports of many machines about their jobs in one turn."""
 
 import numpy as np
 

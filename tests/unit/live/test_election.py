@@ -1,4 +1,4 @@
-"""One writer for each epoch, whatever happens to the sessions of those who want to lead."""
+"""One writer for each epoch, whatever happens to the sessions of candidates."""
 
 import contextlib
 import random
@@ -38,7 +38,7 @@ def test_one_leads_and_the_next_begins_an_epoch(server: PostgresServer) -> None:
         assert second.leader() == leader, "it is named until another leads"
         assert not second.is_led() and second.try_to_lead() and second.epoch == 2
         first.epoch = 1
-        with pytest.raises(LeadershipLost, match="epoch 1, and another leads under epoch 2"):
+        with pytest.raises(LeadershipLost, match="epoch 1, and another leads epoch 2"):
             first.heartbeat()
 
 
@@ -76,7 +76,7 @@ def test_a_leader_that_stands_still_is_given_up(server: PostgresServer, monkeypa
 
         first.start_heartbeat(fall)
         second.start_heartbeat(fall)
-        assert lost.wait(PATIENCE) and isinstance(problems[0], LeadershipLost) and "led under epoch 1" in str(problems[0])
+        assert lost.wait(PATIENCE) and isinstance(problems[0], LeadershipLost) and "led epoch 1" in str(problems[0])
         with contextlib.closing(Election(place)) as third:
             assert third.is_led() and not third.try_to_lead()
         assert len(problems) == 1, "the one that leads is not disturbed"

@@ -1,4 +1,4 @@
-"""Jobs by what people type."""
+"""Finding jobs by user input."""
 
 import pytest
 

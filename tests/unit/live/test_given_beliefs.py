@@ -1,4 +1,4 @@
-"""What a scheduler is told later replaces what it was told before, and nothing that it measured itself."""
+"""Facts given later replace those given earlier, but no measurements."""
 
 import json
 from collections.abc import Mapping, Sequence

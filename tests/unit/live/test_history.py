@@ -1,4 +1,4 @@
-"""What is said of how a job left."""
+"""The history's sentences about how a job ended."""
 
 from typing import Any
 

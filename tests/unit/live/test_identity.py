@@ -1,4 +1,4 @@
-"""A home knows whether it is a copy, by what is not copied."""
+"""A home detects whether it is a copy, by what is not copied."""
 
 import shutil
 import subprocess

@@ -1,4 +1,4 @@
-"""The journal: durable, whole or not there, and readable after any cut."""
+"""The journal: durable, complete or absent, and readable after any interruption."""
 
 import json
 import shutil

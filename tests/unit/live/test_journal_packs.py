@@ -1,4 +1,4 @@
-"""A journal grows with what happens, is packed while it is in use, and loses nothing by it."""
+"""A journal grows with the number of events, is packed while it is in use, and loses nothing by it."""
 
 import itertools
 import json

@@ -1,4 +1,4 @@
-"""Where the journal of a home is, and where passwords are not."""
+"""The location of a home's journal, and where passwords are not stored."""
 
 import json
 import threading

@@ -1,4 +1,4 @@
-"""Memories that only snapshots keep: a journal holds none of them, and a fold goes on with the one of the snapshot."""
+"""Memories that only snapshots keep: a journal has none of them, and a fold continues with that of the snapshot."""
 
 import json
 from pathlib import Path

@@ -1,4 +1,4 @@
-"""What the operator is told about nodes that come and go."""
+"""Messages to the operator about nodes that come and go."""
 
 import pytest
 

@@ -1,4 +1,4 @@
-"""Journals that earlier versions wrote are read with the names of today."""
+"""Journals of earlier versions are read with the present names."""
 
 import sqlite3
 from contextlib import closing

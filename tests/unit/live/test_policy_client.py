@@ -1,4 +1,4 @@
-"""Asking a policy in another process: the same answers, and no policy can hurt the scheduler."""
+"""Calling a policy in another process: the same answers, and no policy can harm the scheduler."""
 
 import json
 import os

@@ -21,9 +21,9 @@ def memory(gib: float, cluster: str, read: Mapping[str, float | None] | None = N
 def test_more_memory_than_any_gpu_has_is_refused() -> None:
     with pytest.raises(OptionError) as caught:
         memory(500, "4xV100 + 2xA100")
-    assert caught.value.message == "gpu_memory: '500 GiB' — is more than any GPU it accepts here has: 40 GiB."
+    assert caught.value.message == "gpu_memory: '500 GiB' — is more than the memory of any GPU that it accepts here: 40 GiB."
     assert caught.value.hint == "gpu_memory: 40 GiB, or less"
-    with pytest.raises(OptionError, match="has: 16 GiB"):
+    with pytest.raises(OptionError, match="accepts here: 16 GiB"):
         memory(17, "4xV100 + 2xA100", types=("V100",))
     memory(40, "4xV100 + 2xA100")
     memory(0, "4xV100")
@@ -31,7 +31,7 @@ def test_more_memory_than_any_gpu_has_is_refused() -> None:
 
 def test_real_gpus_are_as_large_as_they_say() -> None:
     memory(60, "2xA100", {"a": 80.0, "b": None})
-    with pytest.raises(OptionError, match="has: 80 GiB"):
+    with pytest.raises(OptionError, match="accepts here: 80 GiB"):
         memory(81, "2xA100", {"a": 80.0, "b": 80.0})
 
 

@@ -1,4 +1,4 @@
-"""Steps that jobs report: no more count than were requested."""
+"""Reported steps: at most the requested number counts."""
 
 import math
 

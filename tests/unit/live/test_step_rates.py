@@ -1,4 +1,4 @@
-"""Steps per second of live jobs: right to the step, and never over a moment at which something changed."""
+"""Steps per second of live jobs: right to the step, and never across a change of conditions."""
 
 import math
 

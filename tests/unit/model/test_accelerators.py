@@ -1,4 +1,4 @@
-"""The data sheets: complete, in order, and what relative speeds are made of."""
+"""The data sheets: complete, in order, and the basis of relative speeds."""
 
 import dataclasses
 from itertools import pairwise

@@ -1,4 +1,4 @@
-"""What a policy answers with: what `Ranking.by` refuses, and what the core finds wrong."""
+"""Answers of policies: what `Ranking.by` refuses, and what the core finds wrong."""
 
 import numpy as np
 import pytest

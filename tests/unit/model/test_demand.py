@@ -1,4 +1,4 @@
-"""A job accepts one size or several; each has an option of its own."""
+"""A job accepts one size or several, each with its own option."""
 
 import numpy as np
 import pytest

@@ -1,4 +1,4 @@
-"""Who holds which part of which GPU."""
+"""Which job has which fraction of which GPU."""
 
 import numpy as np
 import pytest

@@ -1,4 +1,4 @@
-"""Options that are much slower than another are not worth taking, as long as there is that other."""
+"""Options that are much slower than another are not worth taking while that other exists."""
 
 from rota.model.options import OptionRow, Options
 

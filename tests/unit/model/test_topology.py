@@ -1,4 +1,4 @@
-"""Levels of locality: nodes, racks, and what racks stand in."""
+"""Levels of locality: nodes, racks, and rows of racks."""
 
 import numpy as np
 import pytest

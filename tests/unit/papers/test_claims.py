@@ -1,4 +1,4 @@
-"""When a claim holds, and what a curve says."""
+"""When a claim holds, and what a curve shows."""
 
 import pytest
 

@@ -1,4 +1,4 @@
-"""Figures of cells: what is measured beside the summary, and what a cell can say."""
+"""Figures of cells: measurements besides the summary, and the figures that a cell can have."""
 
 from dataclasses import replace
 from pathlib import Path

@@ -1,4 +1,4 @@
-"""What the files of a Python say: nothing of it is run."""
+"""Facts read from the files of a Python, none of which is run."""
 
 import os
 from pathlib import Path

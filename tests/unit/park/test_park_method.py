@@ -1,4 +1,4 @@
-"""How a job is parked, and why so: every reason once, and that no way is chosen that can't work."""
+"""The park method of a job and its reason: every reason once, and no method that cannot work."""
 
 import pytest
 from hypothesis import given
@@ -88,5 +88,5 @@ def test_an_allocator_is_preloaded_only_where_everything_for_it_is_there(known: 
 def test_on_a_cluster_the_node_has_the_last_word() -> None:
     assert how_to_park_on_a_node(wanted=True, gpus=1)[0] == how_to_park_on_a_node(wanted=True, gpus=0.5)[0] == NODE
     assert can_sleep(NODE), "until its node says otherwise"
-    assert how_to_park_on_a_node(wanted=False, gpus=1) == (EXIT, "its spec says park: false")
+    assert how_to_park_on_a_node(wanted=False, gpus=1) == (EXIT, "its spec has park: false")
     assert how_to_park_on_a_node(wanted=True, gpus=2)[0] == EXIT

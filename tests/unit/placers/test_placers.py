@@ -1,4 +1,4 @@
-"""Where packed, spread and random put things, by example."""
+"""The GPUs that packed, spread and random choose, by example."""
 
 import numpy as np
 

@@ -1,4 +1,4 @@
-"""The placer that keeps together only those who need it."""
+"""The placer that keeps together only the gangs that need it."""
 
 import numpy as np
 import pytest

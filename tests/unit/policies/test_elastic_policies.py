@@ -1,4 +1,4 @@
-"""Goodput and Optimus: who gets how much, when a job is alone and when others come."""
+"""Goodput and Optimus: how many GPUs each job gets, when it is alone and when others arrive."""
 
 from dataclasses import replace
 from itertools import pairwise

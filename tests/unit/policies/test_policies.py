@@ -1,4 +1,4 @@
-"""Who comes first under each policy, by example."""
+"""Which job comes first under each policy, by example."""
 
 import math
 from typing import Any

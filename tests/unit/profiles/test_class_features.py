@@ -1,4 +1,4 @@
-"""A file of what profiles use, and the classes that follow from it."""
+"""A file of GPU use by profiles, and the resulting classes."""
 
 from pathlib import Path
 

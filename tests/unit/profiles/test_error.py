@@ -1,4 +1,4 @@
-"""The error of the catalogue: what counts, how it is summed up, and which folders are understood."""
+"""The error of the catalogue: what counts, how it is summed up, and which folders are accepted."""
 
 from pathlib import Path
 
@@ -85,8 +85,8 @@ def test_polluxs_folders(tmp_path: Path) -> None:
         ("cifar10/placements.csv", "placement,local_bsz,step_time\n1,2,0\n", "more than 0", "step_time"),
         ("cifar10/placements.csv", "placement,local_bsz,step_time\n1,0,2\n", "at least 1", "local_bsz"),
         ("throughputs_T4/bert.csv", "batch,1\n1,2\n", "needs this column", "global_batch_size"),
-        ("throughputs_T4/bert.csv", "global_batch_size,one\n1,2\n", "no number of GPUs", "column"),
-        ("throughputs_T4/bert.csv", "global_batch_size,0\n1,2\n", "no number of GPUs", "column"),
+        ("throughputs_T4/bert.csv", "global_batch_size,one\n1,2\n", "not a number of GPUs", "column"),
+        ("throughputs_T4/bert.csv", "global_batch_size,0\n1,2\n", "not a number of GPUs", "column"),
         ("throughputs_T4/bert.csv", "global_batch_size,1\n1,fast\n", "not a finite number", "1"),
         ("throughputs_T4/bert.csv", "global_batch_size,1\n1,-2\n", "must be at least 0", "1"),
         ("empty/README.md", "nothing", "no measurements in this folder", ""),

@@ -1,4 +1,4 @@
-"""Gavel's JSON: what it says, and what is refused."""
+"""Gavel's JSON: what is read, and what is refused."""
 
 import json
 from dataclasses import dataclass
@@ -89,8 +89,8 @@ CASES = [
     Case("cut off", '{"v100": {\n', "is not JSON", "column", 1, 2),
     Case("a comma too many", '{"v100": {},}', "is not JSON", "column", line=1),
     Case("single quotes", "{'v100': {}}", "is not JSON", "column", 2, 1),
-    Case("NaN", raw("NaN"), "no number", "value", "NaN"),
-    Case("Infinity", raw("-Infinity"), "no number", "value", "-Infinity"),
+    Case("NaN", raw("NaN"), "not a number of JSON", "value", "NaN"),
+    Case("Infinity", raw("-Infinity"), "not a number of JSON", "value", "-Infinity"),
     Case("too large for a float", raw("1e999"), "more than", f"v100 > {LM} > null", "Infinity"),
     Case("beyond all sense", at({"null": 1e16}), "more than", f"v100 > {LM} > null", "1e+16"),
     Case("endless digits", '{"v100": ' + "9" * 5000 + "}", "too many digits"),
@@ -99,14 +99,14 @@ CASES = [
     Case("a list", [1, 2], "must be an object", "the file", "[1, 2]"),
     Case("nothing in it", {}, "no rates"),
     Case("a type without jobs", {"v100": {}}, "no rates"),
-    Case("a strange type", {"v 100": {}}, "no accelerator type", "the file", "v 100"),
+    Case("a strange type", {"v 100": {}}, "not an accelerator type", "the file", "v 100"),
     Case("jobs in a list", {"v100": [LM]}, "must be an object", "v100"),
-    Case("a job without GPUs", at({"null": 1}, "('LM')"), "is no job", "v100", "('LM')"),
-    Case("a job of no GPUs", at({"null": 1}, "('LM', 0)"), "is no job", "v100", "('LM', 0)"),
-    Case("a job of half a GPU", at({"null": 1}, "('LM', 0.5)"), "is no job", "v100", "('LM', 0.5)"),
-    Case("a job of too many", at({"null": 1}, "('LM', 9999999)"), "is no job", "v100", "('LM', 9999999)"),
-    Case("a job that is code", at({"null": 1}, "__import__('os')"), "is no job", "v100", "__import__('os')"),
-    Case("a bare name", at({"null": 1}, "LM"), "is no job", "v100", "LM"),
+    Case("a job without GPUs", at({"null": 1}, "('LM')"), "is not a job", "v100", "('LM')"),
+    Case("a job of no GPUs", at({"null": 1}, "('LM', 0)"), "is not a job", "v100", "('LM', 0)"),
+    Case("a job of half a GPU", at({"null": 1}, "('LM', 0.5)"), "is not a job", "v100", "('LM', 0.5)"),
+    Case("a job of too many", at({"null": 1}, "('LM', 9999999)"), "is not a job", "v100", "('LM', 9999999)"),
+    Case("a job that is code", at({"null": 1}, "__import__('os')"), "is not a job", "v100", "__import__('os')"),
+    Case("a bare name", at({"null": 1}, "LM"), "is not a job", "v100", "LM"),
     Case("a rate for a row", at(109.0), "must be an object", f"v100 > {LM}", "109.0"),
     Case("no rate alone", at({LM: [1, 2]}), "has no 'null'", f"v100 > {LM}"),
     Case("negative", at({"null": -0.5}), "is negative", f"v100 > {LM} > null", "-0.5"),
@@ -117,7 +117,7 @@ CASES = [
     Case("one rate for a pair", at({"null": 1, LM: 2}), "list of two", f"v100 > {LM} > {LM}", "2"),
     Case("three rates for a pair", at({"null": 1, LM: [1, 2, 3]}), "list of two", f"v100 > {LM} > {LM}", "[1, 2, 3]"),
     Case("a negative pair", at({"null": 1, LM: [1, -2]}), "is negative", f"v100 > {LM} > {LM}", "-2"),
-    Case("a pair with nobody", at({"null": 1, "other": [1, 2]}), "is no job", f"v100 > {LM}", "other"),
+    Case("a pair with nobody", at({"null": 1, "other": [1, 2]}), "is not a job", f"v100 > {LM}", "other"),
     Case("an unequal pair", at({"null": 1, LM2: [1, 2]}), "another number of GPUs", f"v100 > {LM}", LM2),
     Case(
         "0 apart",

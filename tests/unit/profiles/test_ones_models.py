@@ -1,4 +1,4 @@
-"""Models of ONES: what was published comes out again, and the rest is between sensible limits."""
+"""Models of ONES: published values are reproduced, and the rest is between sensible limits."""
 
 from itertools import pairwise
 

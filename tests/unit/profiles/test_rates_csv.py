@@ -1,4 +1,4 @@
-"""Our own table of rates: what it says, and what is refused."""
+"""Rota's own table of rates: what is read, and what is refused."""
 
 from dataclasses import dataclass
 from pathlib import Path
@@ -102,8 +102,8 @@ CASES = [
     Case("too many cells", row("p,V100,1,2,3"), "the header has 4 columns", 3, "cells", 5),
     Case("long cell", row(f"{LONG},V100,1,2"), "10,001 characters long", 3, "profile", SHOWN),
     Case("no profile", row(" ,V100,1,2"), "is empty", 3, "profile", ""),
-    Case("no accelerator", row("p,,1,2"), "no accelerator type", 3, "accelerator", ""),
-    Case("two accelerators", row("p,V100|A100,1,2"), "no accelerator type", 3, "accelerator", "V100|A100"),
+    Case("no accelerator", row("p,,1,2"), "not an accelerator type", 3, "accelerator", ""),
+    Case("two accelerators", row("p,V100|A100,1,2"), "not an accelerator type", 3, "accelerator", "V100|A100"),
     Case("no GPUs", row("p,V100,0,2"), "at least 1", 3, "gpus", "0"),
     Case("negative GPUs", row("p,V100,-1,2"), "negative", 3, "gpus", "-1"),
     Case("half a GPU", row("p,V100,0.5,2"), "not a whole number", 3, "gpus", "0.5"),
@@ -119,11 +119,11 @@ CASES = [
     Case("beyond all sense", row("p,V100,2,1e16"), "more than", 3, "steps_per_second", "1e16"),
     Case("no nodes", wide("p,V100,4,0,,2"), "at least 1", 3, "nodes", "0"),
     Case("half a node", wide("p,V100,4,1.5,,2"), "not a whole number", 3, "nodes", "1.5"),
-    Case("more nodes than GPUs", wide("p,V100,4,5,,2"), "more than its GPUs, 4", 3, "nodes", "5"),
-    Case("one GPU on two nodes", wide("p,V100,,2,,2"), "more than its GPUs, 1", 3, "nodes", "2"),
+    Case("more nodes than GPUs", wide("p,V100,4,5,,2"), "more than the number of GPUs, 4", 3, "nodes", "5"),
+    Case("one GPU on two nodes", wide("p,V100,,2,,2"), "more than the number of GPUs, 1", 3, "nodes", "2"),
     Case("a pair apart", wide("p,V100,4,2,q,2"), "one node only", 3, "nodes", "2"),
     Case("never apart", wide("q,V100,4,2,,0"), "more than 0", 3, "steps_per_second", "0"),
-    Case("half a pair", wide("p,V100,4,1,q,2"), "no line says how q runs beside p", 3, "beside", "q"),
+    Case("half a pair", wide("p,V100,4,1,q,2"), "the line for q next to p is missing", 3, "beside", "q"),
     Case("duplicate apart", wide("p,V100,4,3,,1"), "over several nodes is already given on line 2", 3, "profile", "p"),
     Case("duplicate row", row("p,v100,,3"), "already given on line 2", 3, "profile", "p"),
 ]

@@ -1,4 +1,4 @@
-"""Step times over GPUs and batch size from published tables: how they are read, continued, believed and described."""
+"""Step times over GPUs and batch size from published tables: reading, extrapolation, fit and description."""
 
 import math
 from itertools import pairwise

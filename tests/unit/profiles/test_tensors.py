@@ -1,4 +1,4 @@
-"""Tensors of modules: what counts, what is built and where, what is said when it cannot be; and the file that keeps them."""
+"""Tensors of modules: what counts, what is built and where, the errors if it cannot be; and the file that keeps them."""
 
 import sys
 from pathlib import Path
@@ -126,9 +126,9 @@ def test_a_file_that_changed_is_read_again() -> None:
 @pytest.mark.parametrize(
     ("where", "arguments", "problem", "hint"),
     [
-        ("plain.py", {}, "does not say what to build", "plain.py:Net"),
-        ("plain", {}, "does not say what to build", "package.module:Net"),
-        (":Net", {}, "does not say what to build", "package.module:Net"),
+        ("plain.py", {}, "does not name what to build", "plain.py:Net"),
+        ("plain", {}, "does not name what to build", "package.module:Net"),
+        (":Net", {}, "does not name what to build", "package.module:Net"),
         ("absent.py:Net", {}, "no such file", "check the path"),
         ("absent:Net", {}, "there is no module absent", "pip install absent"),
         ("shop.absent:Net", {}, "there is no module shop.absent", "path/to/net.py:Net"),
@@ -147,9 +147,9 @@ def test_a_file_that_changed_is_read_again() -> None:
         ("plain.py:number", {}, "gave an object of type int", "torch.nn.Module"),
         ("plain.py:Needs", {}, "needs width, depth", "--with width=64"),
         ("plain.py:Needs", {"width": 1}, "needs depth", "--with depth=64"),
-        ("plain.py:Net", {"widht": 1}, "takes no widht. Closest: width.", "rename it"),
-        ("plain.py:number", {"width": 1}, "takes no width. All: none.", "leave that --with out"),
-        ("plain.py:ready", {"width": 1}, "is built already and takes no width", "name the class"),
+        ("plain.py:Net", {"widht": 1}, "does not take widht. Closest: width.", "rename it"),
+        ("plain.py:number", {"width": 1}, "does not take width. All: none.", "leave that --with out"),
+        ("plain.py:ready", {"width": 1}, "is already built and does not take width", "name the class"),
         ("plain.py:places", {}, "missing", "takes no arguments"),
         ("plain.py:tells", {}, "raised RuntimeError: of no use.", "--with width=64"),
         ("plain.py:silent", {}, "raised RuntimeError.", "--with width=64"),

@@ -1,4 +1,4 @@
-"""Scores of GPUs from files: what they say, and what is refused."""
+"""Scores of GPUs from files: what is read, and what is refused."""
 
 import random
 from pathlib import Path

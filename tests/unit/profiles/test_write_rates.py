@@ -1,4 +1,4 @@
-"""Rates that are added to a table: what is new replaces, the rest stays, and readers read it back."""
+"""Rates that are added to a table: new ones replace old ones, the rest stays, and the table reads back."""
 
 from pathlib import Path
 
@@ -51,7 +51,7 @@ def test_what_is_written_one_by_one_is_read(
 @pytest.mark.parametrize(
     ("name", "text", "expected"),
     [
-        ("rates.txt", None, "ends in .csv"),
+        ("rates.txt", None, "must end in .csv"),
         ("absent/rates.csv", None, "cannot be written"),
         ("notes.csv", "my,notes\n1,2\n", "rates"),
     ],

@@ -1,4 +1,4 @@
-"""Agents that do not answer, by a cluster that stands in for Ray's."""
+"""Agents that do not answer, on an imitation of a Ray cluster."""
 
 import json
 import time

@@ -1,4 +1,4 @@
-"""Where no Ray cluster is, that is said at once."""
+"""The absence of a Ray cluster is reported at once."""
 
 import socket
 import subprocess

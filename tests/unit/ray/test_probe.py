@@ -1,4 +1,4 @@
-"""What a node tells of itself, and its name."""
+"""A node's report of its versions, and its name."""
 
 import json
 from pathlib import Path

@@ -1,4 +1,4 @@
-"""Runs made up for tests of reports: consistent, of any size, and without the time a simulation takes."""
+"""Invented runs for tests of reports: consistent, of any size, and without the time of a simulation."""
 
 from collections.abc import Sequence
 from typing import Any

@@ -1,4 +1,4 @@
-"""Bounds worked out by hand: a few jobs, one and two pools."""
+"""Bounds computed by hand: a few jobs, one and two pools."""
 
 import math
 from typing import Any

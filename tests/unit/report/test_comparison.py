@@ -1,4 +1,4 @@
-"""Several runs side by side: intervals, pairing, and what people and programs get to see."""
+"""Several runs compared: intervals, pairing, and the output for users and programs."""
 
 import json
 import math

@@ -1,4 +1,4 @@
-"""What jobs cost, one by one, is what the run cost."""
+"""The costs of the jobs add up to the cost of the run."""
 
 import numpy as np
 import pytest

@@ -1,4 +1,4 @@
-"""Where the time of each job went, and the error of a simulation by cause."""
+"""The use of each job's time, and the error of a simulation by cause."""
 
 import statistics
 from dataclasses import replace

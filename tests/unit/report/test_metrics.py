@@ -1,4 +1,4 @@
-"""The figures of small runs, worked out by hand."""
+"""The figures of small runs, computed by hand."""
 
 import json
 import math

@@ -1,4 +1,4 @@
-"""Where jobs ran, against small cases by hand and larger ones by slow and plain means."""
+"""Where jobs ran, against small cases by hand and larger ones by slow and plain code."""
 
 from collections import Counter
 from dataclasses import replace

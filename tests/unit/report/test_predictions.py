@@ -1,4 +1,4 @@
-"""What a result says of how well it was foreseen how long jobs train."""
+"""A result's report on the accuracy of length predictions."""
 
 import json
 

@@ -1,4 +1,4 @@
-"""The page as text: what is in it, that it is safe, and that it is the same every time. How it behaves: tests/browser."""
+"""The page as text: its contents, that it is safe, and that it is the same every time. Its behaviour is in tests/browser."""
 
 import base64
 import hashlib

@@ -1,4 +1,4 @@
-"""What a journal shows of the world in which its jobs ran."""
+"""What a journal shows about the conditions in which its jobs ran."""
 
 import numpy as np
 import pytest

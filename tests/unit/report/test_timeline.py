@@ -1,4 +1,4 @@
-"""Runs over time, against small cases by hand and larger ones by slow and plain means."""
+"""Runs over time, against small cases by hand and larger ones by slow and plain code."""
 
 import numpy as np
 import pytest

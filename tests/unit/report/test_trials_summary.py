@@ -1,4 +1,4 @@
-"""What a result says of trials."""
+"""A result's report on trials."""
 
 import json
 from dataclasses import replace

@@ -1,4 +1,4 @@
-"""Requests as a library sends them, and as none would."""
+"""HTTP requests as a library sends them, and malformed ones."""
 
 import http.client
 import json

@@ -67,7 +67,7 @@ class Standin:
     def submit(self, spec: Spec, user: str, workdir: str, env: Mapping[str, str], key: str | None = None) -> JobRow:
         if key and (before := self.keys.get((user, key))) is not None:
             if self.sent[before] != (spec, user, workdir, env):
-                raise ConflictError("another job was submitted under this key.", field="idempotency_key", value=key, hint="")
+                raise ConflictError("another job was submitted with this key.", field="idempotency_key", value=key, hint="")
             return self.rows[before]
         gpus = self._check(spec)
         if spec.name == "explode":

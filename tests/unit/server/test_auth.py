@@ -1,4 +1,4 @@
-"""Who is let in: the token, the host name, the size of what is sent."""
+"""Access control: the token, the host name, and the size of requests."""
 
 import json
 import socket

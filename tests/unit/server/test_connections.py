@@ -1,4 +1,4 @@
-"""How many connections there may be, and how long a request may take to arrive."""
+"""Limits on connections, and on the time that a request may take to arrive."""
 
 import json
 import logging

@@ -1,4 +1,4 @@
-"""The HTTP API, through a real server: what it answers, and what it refuses."""
+"""The HTTP API, through a real server: its responses, and what it refuses."""
 
 import json
 

@@ -1,4 +1,4 @@
-"""The worker of a policy, when its scheduler is gone."""
+"""The worker of a policy after its scheduler is gone."""
 
 import json
 import subprocess

@@ -1,4 +1,4 @@
-"""`/healthz`: the process lives. `/readyz`: jobs can be taken and run."""
+"""`/healthz`: the process is alive. `/readyz`: jobs can be accepted and run."""
 
 import json
 import threading

@@ -1,4 +1,4 @@
-"""What `rota up` is given, and the signals that it heeds."""
+"""The options that `rota up` gets, and the signals that it handles."""
 
 from pathlib import Path
 

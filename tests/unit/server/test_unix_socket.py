@@ -1,4 +1,4 @@
-"""`--listen unix:FILE` takes the place of nothing but a socket that a scheduler of this user left behind."""
+"""`--listen unix:FILE` replaces only a socket that a scheduler of this user left behind."""
 
 import os
 import socket

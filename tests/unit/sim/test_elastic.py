@@ -1,4 +1,4 @@
-"""Jobs of several sizes in the simulator: they run by what they were granted, and change it in place where they can."""
+"""Jobs of several sizes in the simulator: they run with the granted size, and resize in place if they can."""
 
 from dataclasses import dataclass
 from typing import Any

@@ -1,4 +1,4 @@
-"""Simulations that used to go on for ever: each ends, or says why it cannot."""
+"""Simulations that used to run for ever: each ends, or explains why it cannot."""
 
 import time
 from typing import Any
@@ -107,7 +107,9 @@ class AtOnce:
         return Ranking(order=np.arange(len(view.jobs)), run_seconds=zero, wait_seconds=zero)
 
 
-@pytest.mark.parametrize(("policy", "story"), [(Nobody(), "got no job anywhere"), (AtOnce(), "got no job far")])
+@pytest.mark.parametrize(
+    ("policy", "story"), [(Nobody(), "gave the jobs no progress"), (AtOnce(), "gave the jobs hardly any progress")]
+)
 @pytest.mark.slow
 def test_decisions_that_help_nobody_end_in_an_error(policy: Any, story: str) -> None:
     with pytest.raises(SimulationStalled) as caught:
@@ -133,7 +135,7 @@ def test_the_check_of_a_policy_has_a_time_limit() -> None:
 def test_endless_jobs_and_no_jobs_say_so() -> None:
     with pytest.raises(TraceError, match=r"1 of 2 jobs have no number of steps and would never end, 'second' first"):
         simulate(trace(JobSpec(steps=5.0), JobSpec(name="second")), cluster="2xV100")
-    with pytest.raises(TraceError, match=r"no job is left to simulate: 2 were left out \(2 x asks for 9 GPUs"):
+    with pytest.raises(TraceError, match=r"no job is left to simulate: 2 were left out \(2 x requests 9 GPUs"):
         simulate(trace(*[JobSpec(gpus=9, steps=5.0)] * 2), cluster="2xV100", drop_oversized=True)
 
 

@@ -1,4 +1,4 @@
-"""The simulator: exact times, what overheads cost, what failures destroy."""
+"""The simulator: exact times, the costs of overheads, and the losses of failures."""
 
 from typing import Any
 

@@ -1,4 +1,4 @@
-"""Simulations with what was seen of jobs that really ran."""
+"""Simulations with observations of jobs that really ran."""
 
 from collections.abc import Sequence
 from dataclasses import fields

@@ -1,4 +1,4 @@
-"""Physics: what a layout over nodes costs, the upper limit for bounds, and nodes that fail each in their own way."""
+"""Physics: the cost of a layout over nodes, the upper limit for bounds, and nodes that fail in different ways."""
 
 from itertools import product
 

@@ -1,4 +1,4 @@
-"""Searches: jobs are cancelled because of what their own progress and that of others shows."""
+"""Searches: jobs are cancelled because of their own progress and that of other jobs."""
 
 from typing import Any
 

@@ -1,4 +1,4 @@
-"""Linear programs: both solvers against SciPy, and what they say when there is no answer."""
+"""Linear programs: both solvers against SciPy, and their errors when there is no answer."""
 
 from typing import Any
 

@@ -1,4 +1,4 @@
-"""Programs: the arithmetic, how objectives and constraints add up, and the odd views."""
+"""Programs: the arithmetic, how objectives and constraints add up, and unusual views."""
 
 from typing import Any
 

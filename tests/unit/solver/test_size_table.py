@@ -1,4 +1,4 @@
-"""Sizes as a table, by each rule for batch sizes."""
+"""The table of sizes, with each rule for batch sizes."""
 
 from typing import Any
 

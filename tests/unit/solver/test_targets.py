@@ -1,4 +1,4 @@
-"""The lowest common target, against bisection; and that hopeless jobs decide for nobody."""
+"""The lowest common target, against bisection; and that hopeless jobs do not affect others."""
 
 from typing import Any
 

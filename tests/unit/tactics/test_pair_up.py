@@ -1,4 +1,4 @@
-"""Who joins whom, as a plain function of what is known."""
+"""Which job joins which, as a pure function."""
 
 import math
 from collections.abc import Sequence

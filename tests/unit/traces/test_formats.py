@@ -1,4 +1,4 @@
-"""The formats of others: what becomes of their rows, what is skipped, what is noted, and that each is told from the rest."""
+"""The formats of others: how rows are read, what is skipped, what is noted, and that each is distinguished from the rest."""
 
 import math
 from itertools import pairwise
@@ -129,7 +129,7 @@ def test_gavel_of_shockwave(tmp_path: Path) -> None:
         (55.0, 1, 10.0),
         (55.0, 8, 10.0),
     ]
-    assert trace.notes == ("2 jobs had a batch size that changes in training; it stays as it starts here",)
+    assert trace.notes == ("2 jobs had a batch size that changes in training; here it stays at its first value",)
     static = read_trace(write(tmp_path, GAVEL_12), where=[("mode", "static")])
     assert (static.lines, static.notes) == ((3,), ())
 
@@ -149,7 +149,7 @@ def test_helios(tmp_path: Path) -> None:
         Arrival(0.0, JobSpec(name="helios-3", gpus=16, steps=0.0, tenant="vcB", user="ub")),
         Arrival(30.0, JobSpec(name="helios-2", gpus=8, steps=3600.0, tenant="vcE", user="ua")),
     )
-    assert trace.skipped == (SkippedRow(2, "asks for no GPU"), SkippedRow(5, "had not ended"))
+    assert trace.skipped == (SkippedRow(2, "requests no GPU"), SkippedRow(5, "had not ended"))
 
 
 def test_pal(tmp_path: Path) -> None:
@@ -197,14 +197,14 @@ def test_openb(tmp_path: Path) -> None:
         Arrival(5.0, JobSpec(name="p1", gpus=0.46, steps=20.0, accelerators=("V100M16", "V100M32"))),
     )
     assert trace.skipped == (
-        SkippedRow(5, "asks for no GPU"),
-        SkippedRow(6, "asks for no GPU"),
+        SkippedRow(5, "requests no GPU"),
+        SkippedRow(6, "requests no GPU"),
         SkippedRow(7, "was never scheduled"),
         SkippedRow(8, "was never deleted"),
         SkippedRow(9, "ran for no time"),
         SkippedRow(10, "was deleted before it was scheduled"),
     )
-    assert trace.notes == ("1 job asked for parts of several GPUs and got whole ones",), "skipped rows do not count"
+    assert trace.notes == ("1 job requested fractions of several GPUs and got whole ones",), "skipped rows do not count"
 
 
 def test_skips_and_notes_stay_with_a_part_of_a_trace(tmp_path: Path) -> None:
@@ -217,4 +217,4 @@ def test_skips_and_notes_stay_with_a_part_of_a_trace(tmp_path: Path) -> None:
 def test_kalos(tmp_path: Path) -> None:
     trace = read_trace(write(tmp_path, KALOS))
     assert trace.arrivals == (Arrival(0.0, JobSpec(name="kalos-0", gpus=1024, steps=104.5)),)
-    assert trace.skipped == (SkippedRow(3, "asks for no GPU"),)
+    assert trace.skipped == (SkippedRow(3, "requests no GPU"),)

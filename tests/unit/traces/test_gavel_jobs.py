@@ -1,4 +1,4 @@
-"""Gavel's generator without Gavel's files: what is drawn, how load becomes arrivals, and how it is spelled."""
+"""Gavel's generator without Gavel's files: the draws, the conversion of load to arrivals, and the names."""
 
 from collections import Counter
 from dataclasses import replace
@@ -114,7 +114,7 @@ def test_a_profile_that_cannot_run_them(tmp_path: Path) -> None:
         ("gavel:jobs=0", "jobs", "from 1 to"),
         ("gavel:multi=yes", "multi", "true or false"),
         ("gavel:load=0", "load", "number from"),
-        ("gavel:load=0.5,seconds_between=9", "seconds_between", "which of the two"),
+        ("gavel:load=0.5,seconds_between=9", "seconds_between", "cannot be combined"),
         ("gavel:multy=true", "option", "Closest: multi."),
         ("gavel:duration=0", "duration", "number from"),
         ("gavel:profile=", "profile", "path of a table"),

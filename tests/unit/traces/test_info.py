@@ -1,4 +1,4 @@
-"""What `rota trace info` and `convert` say of a trace that was not carried over whole, and what `generate` can be asked for."""
+"""What `rota trace info` and `convert` report about a trace that was not carried over completely, and what `generate` accepts."""
 
 import json
 from pathlib import Path
@@ -12,20 +12,20 @@ from tests.unit.cli.test_bad_input import rota
 from tests.unit.traces.test_formats import GAVEL_7, OPENB
 from tests.unit.traces.test_read_trace import write
 
-NOTE = "1 job asked for parts of several GPUs and got whole ones"
+NOTE = "1 job requested fractions of several GPUs and got whole ones"
 
 
 def test_reasons_are_counted(tmp_path: Path) -> None:
     found = describe(read_trace(write(tmp_path, OPENB)))
     assert (found.jobs, found.skipped) == (3, 6)
     assert found.skipped_why == {
-        "asks for no GPU": 2,
+        "requests no GPU": 2,
         "was never scheduled": 1,
         "was never deleted": 1,
         "ran for no time": 1,
         "was deleted before it was scheduled": 1,
     }
-    assert next(iter(found.skipped_why)) == "asks for no GPU", "the most frequent first"
+    assert next(iter(found.skipped_why)) == "requests no GPU", "the most frequent first"
     assert found.notes == (NOTE,)
 
 
@@ -35,10 +35,10 @@ def test_info_says_what_was_skipped_and_noted(
     path = str(write(tmp_path, OPENB))
     _, out, _ = rota(capsys, monkeypatch, "trace", "info", path)
     assert "3 jobs" in out and "6 skipped" in out
-    assert "2: asks for no GPU\n" in out and NOTE in out
+    assert "2: requests no GPU\n" in out and NOTE in out
     _, out, _ = rota(capsys, monkeypatch, "trace", "info", path, "-o", "json")
     value = json.loads(out)
-    assert (value["skipped"], value["skipped_why"]["asks for no GPU"], value["notes"]) == (6, 2, [NOTE])
+    assert (value["skipped"], value["skipped_why"]["requests no GPU"], value["notes"]) == (6, 2, [NOTE])
 
 
 def test_info_of_profiled_jobs_makes_up_no_run_time(

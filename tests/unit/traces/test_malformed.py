@@ -1,4 +1,4 @@
-"""Every malformed trace gives one TraceError that names file, line, field and value, and says what to do next."""
+"""Every malformed trace gives one TraceError that names file, line, field and value, and the next step."""
 
 from dataclasses import dataclass
 from pathlib import Path
@@ -78,7 +78,7 @@ CASES = [
     # Sizes that a job accepts.
     Case("counts that are no numbers", rota("0,1,5,1|x,,,", SIZES), "whole numbers from 1", 3, "gpu_counts", "1|x"),
     Case("a count of none", rota("0,1,5,0|1,,,", SIZES), "whole numbers from 1", 3, "gpu_counts", "0|1"),
-    Case("counts beside a part", rota("0,0.5,5,1|2,,,", SIZES), "part of a GPU", 3, "gpu_counts", "1|2"),
+    Case("counts beside a part", rota("0,0.5,5,1|2,,,", SIZES), "fraction of a GPU", 3, "gpu_counts", "1|2"),
     Case("batch sizes without one asked for", rota("0,1,5,,,32|64,", SIZES), "needs batch_size", 3, "batch_sizes", "32|64"),
     Case("a batch of none", rota("0,1,5,,0,,", SIZES), "", 3, "batch_size", "0"),
     Case("resizes perhaps", rota("0,1,5,,,,maybe", SIZES), "true or false", 3, "can_resize", "maybe"),
@@ -107,7 +107,14 @@ CASES = [
     Case("unknown column", rota("", "submit_time,gpus,duration,Weigth"), "Closest: weight.", 1, "column", "Weigth"),
     Case("column without a name", rota("", "submit_time,gpus,duration,"), "no such column", 1, "column", ""),
     Case("duplicate column", rota("", "submit_time,gpus,duration, gpus"), "twice", 1, "column", "gpus"),
-    Case("duration and steps", rota("", "submit_time,gpus,duration,steps"), "beside duration", 1, "column", "steps"),
+    Case(
+        "duration and steps",
+        rota("", "submit_time,gpus,duration,steps"),
+        "cannot be combined with duration",
+        1,
+        "column",
+        "steps",
+    ),
     Case("neither duration nor steps", rota("", "submit_time,gpus"), "neither", 1, "column", "duration"),
     Case("profile without steps", rota("", "submit_time,gpus,duration,profile"), "needs steps", 1, "column", "profile"),
     Case("long column name", f"submit_time,gpus,{LONG}\n", "10,001 characters", 1, "column", SHOWN),
@@ -159,7 +166,7 @@ CASES = [
     Case("tiresias: negative duration", tiresias("1,1,0,-5"), "must be at least", 3, "duration", "-5"),
     Case("philly: bad timestamp", philly("yesterday,5,1,5,a"), "YYYY-MM-DD", 3, "timestamp", "yesterday"),
     Case("philly: empty timestamp", philly(",5,1,5,a"), "YYYY-MM-DD", 3, "timestamp", ""),
-    Case("philly: no such day", philly("2017-02-30 00:00:00,5,1,5,a"), "is no date", 3, "timestamp", "2017-02-30 00:00:00"),
+    Case("philly: no such day", philly("2017-02-30 00:00:00,5,1,5,a"), "is not a date", 3, "timestamp", "2017-02-30 00:00:00"),
     Case("philly: a zone", philly("2017-10-09 07+05:30,5,1,5,a"), "YYYY-MM-DD", 3, "timestamp", "2017-10-09 07+05:30"),
     Case("philly: a week date", philly("2017-W40-1 07:00:00,5,1,5,a"), "YYYY-MM-DD", 3, "timestamp", "2017-W40-1 07:00:00"),
     Case("philly: negative duration", philly("2017-10-09 07:01:55,-1,1,5,a"), "must be at least", 3, "duration", "-1"),
@@ -190,7 +197,7 @@ CASES = [
     Case(
         "helios: no such hour",
         helios("2,u,v,1,4,1,FAILED,2020-04-01 24:00:00,,,60,5"),
-        "is no date",
+        "is not a date",
         3,
         "submit_time",
         "2020-04-01 24:00:00",
@@ -216,7 +223,7 @@ CASES = [
     Case("openb: models", openb("p1,1,1,1,1000,T4 P100,LS,Running,0,50,10"), "'T4 P100' is no", 3, "gpu_spec", "T4 P100"),
     Case("openb: duplicate pod", openb("p0,1,1,0,0,,LS,Running,0,50,10"), "already used on line 2", 3, "name", "p0"),
     Case("openb: no name", openb(",1,1,1,1000,,LS,Running,0,50,10"), "is empty", 3, "name", ""),
-    Case("openb: only CPUs", f"{PODS}\np0,1,1,0,0,,LS,Running,0,50,10\n", "every row is left out (asks for no GPU: 1)"),
+    Case("openb: only CPUs", f"{PODS}\np0,1,1,0,0,,LS,Running,0,50,10\n", "every row is left out (requests no GPU: 1)"),
     Case("kalos: duplicate job", kalos("0,5,10,1,0,1"), "already used on line 2", 3, "job_id", "0"),
     Case("kalos: no job id", kalos(",5,10,1,0,1"), "is empty", 3, "job_id", ""),
     Case("kalos: part of a GPU", kalos("1,5,10,1,0,0.5"), "not a whole number", 3, "gpu_per_worker", "0.5"),

@@ -1,4 +1,4 @@
-"""Jobs as ONES was evaluated on: what is fixed, what is drawn, and how they are spelled."""
+"""Jobs like those of ONES's evaluation: what is fixed, what is drawn, and their names."""
 
 from collections import Counter
 from pathlib import Path

@@ -1,4 +1,4 @@
-"""Jobs in the shape of papers' workloads: what is fixed, what is drawn, and how they are spelled."""
+"""Jobs in the shape of papers' workloads: what is fixed, what is drawn, and their names."""
 
 from collections import Counter
 from pathlib import Path

@@ -1,4 +1,4 @@
-"""Reading well-formed traces: our own format, detection, filters, order. The formats of others are in test_formats.py."""
+"""Reading well-formed traces: Rota's own format, detection, filters, order. The formats of others are in test_formats.py."""
 
 from pathlib import Path
 

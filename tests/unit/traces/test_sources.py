@@ -1,4 +1,4 @@
-"""Where a trace comes from and how its header is spelled: compressed files, standard input, upper and lower case."""
+"""The source of a trace, and the spelling of its header: compressed files, standard input, upper and lower case."""
 
 import gzip
 import subprocess

@@ -1,4 +1,4 @@
-"""Generated traces: seeded, at exactly the load asked for, and found by name."""
+"""Generated traces: seeded, at exactly the requested load, and found by name."""
 
 import math
 from collections import Counter

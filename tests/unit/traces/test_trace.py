@@ -33,7 +33,7 @@ def test_oversized_jobs_are_counted_with_line_and_reason() -> None:
     assert names(fitting) == ["j1", "j3"]
     assert fitting.lines == (3, 6)
     assert [skipped.line for skipped in fitting.skipped] == [2, 5]
-    assert fitting.skipped[0].why == "asks for 16 GPUs, which can never fit"
+    assert fitting.skipped[0].why == "requests 16 GPUs, which can never fit"
     assert [arrival.submitted_s for arrival in fitting.arrivals] == [1, 3], "submission times stay as they are"
 
 
@@ -41,7 +41,7 @@ def test_oversized_jobs_without_a_file_are_counted_by_number() -> None:
     spec = JobSpec(gpus=4, accelerators=("A100", "V100"))
     trace = Trace("t", "made", (Arrival(0.0, JobSpec()), Arrival(0.0, spec)), skipped=(SkippedRow(9, "earlier"),))
     fitting = trace.without_oversized(lambda spec: spec.gpus == 1)
-    assert fitting.skipped == (SkippedRow(9, "earlier"), SkippedRow(2, "asks for 4 GPUs of A100|V100, which can never fit"))
+    assert fitting.skipped == (SkippedRow(9, "earlier"), SkippedRow(2, "requests 4 GPUs of A100|V100, which can never fit"))
 
 
 def test_a_trace_that_fits_is_returned_as_it_is() -> None:

@@ -1,4 +1,4 @@
-"""Writing our own format: what is read back is what was written, and what cannot be held is refused."""
+"""Writing Rota's own format: a written trace reads back the same, and what the format cannot hold is refused."""
 
 from pathlib import Path
 

@@ -1,4 +1,4 @@
-"""Stores of objects that fail in ways that real ones do, for tests. Scripts of tests import this too."""
+"""Object stores that fail like real ones, for tests. Scripts of tests import this too."""
 
 import errno
 import os

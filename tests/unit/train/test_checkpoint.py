@@ -1,4 +1,4 @@
-"""Checkpoints: whole or not there, the newest that can be read, and never the last one lost."""
+"""Checkpoints: complete or absent, the newest readable one is used, and the last one is never lost."""
 
 import errno
 import json

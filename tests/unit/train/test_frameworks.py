@@ -1,4 +1,4 @@
-"""Hooks, with the real packages: a suspended run ends with the weights of one that was not. Skipped where these are absent."""
+"""Hooks, with the real packages: a suspended run ends with the weights of an uninterrupted one. Skipped if they are absent."""
 
 import importlib.util
 import os

@@ -1,4 +1,4 @@
-"""Checkpoints in a store of objects: whole or not there, the newest that can be read, and never the last one lost."""
+"""Checkpoints in an object store: complete or absent, the newest readable one is used, and the last one is never lost."""
 
 import json
 import os

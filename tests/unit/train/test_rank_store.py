@@ -1,4 +1,4 @@
-"""Notes that ranks leave for each other, in a folder or in a store."""
+"""Notes from rank to rank, in a folder or in a store."""
 
 from pathlib import Path
 from types import SimpleNamespace

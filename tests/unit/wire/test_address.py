@@ -1,4 +1,4 @@
-"""Where a scheduler is, and the token that opens it."""
+"""The address of a scheduler, and its token."""
 
 import json
 import os

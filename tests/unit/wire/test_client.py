@@ -1,4 +1,4 @@
-"""The client, against a real server with a daemon of its own."""
+"""The client, against a real server with its own daemon."""
 
 import contextlib
 import datetime

@@ -1,4 +1,4 @@
-"""What can be said of a home from outside: whose it is, whether its scheduler runs, and how many of its jobs do."""
+"""Facts about a home from outside: its owner, whether its scheduler runs, and how many of its jobs do."""
 
 import fcntl
 import tempfile

@@ -1,4 +1,4 @@
-"""Answers that get lost on the way: a real server behind a line that is cut."""
+"""Replies that get lost: a real server behind a connection that is cut."""
 
 import contextlib
 import socket

@@ -1,4 +1,4 @@
-"""The job spec: everything it can say, and what every mistake says."""
+"""The job spec: all its fields, and the error for every mistake."""
 
 import re
 from pathlib import Path
