@@ -178,3 +178,5 @@ def _accept(mover: Mover, job: int, option: int, layout: _Layout) -> None:
     for other, gpus in layout.others:
         mover.book(other.job, mover.state.jobs.table.option.item(mover.state.jobs.row[other.job]), gpus)
     mover.book(job, option, layout.gang, moves=False)
+    for _, gpus in layout.others:  # a job may have moved to GPUs on which the gang would have started scattered
+        mover.room[gpus] = False
