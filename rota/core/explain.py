@@ -6,6 +6,7 @@ from rota.beliefs.make_options import why_never
 from rota.core.fold.setbacks import MOST
 from rota.core.plan.pinned import has_min_run, unsaved_jobs
 from rota.core.state.accounts import time_shares
+from rota.core.state.phases import HELD
 from rota.core.state.state import State
 from rota.model.allocation import Ranking, Shares
 from rota.model.commands import Launch, Resume
@@ -37,8 +38,7 @@ def reasons(state: State) -> Ints:
     for job, setback in state.jobs.setbacks.items():
         if setback.until_s > state.now_s:
             codes[state.jobs.row[job]] = Reason.BACKING_OFF
-    for job in state.jobs.held:
-        codes[state.jobs.row[job]] = Reason.HELD
+    codes[table.blocks[:size] & HELD != 0] = Reason.HELD
     codes[np.isin(phase, _NOT_WAITING) | (table.id[:size] < 0)] = Reason.NONE
     return codes
 

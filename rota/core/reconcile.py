@@ -6,6 +6,7 @@ import numpy as np
 
 from rota.core.settings import Settings
 from rota.core.state.parkable import may_park
+from rota.core.state.phases import HELD
 from rota.core.state.records import Attempt, InFlight, same_gpus
 from rota.core.state.state import State
 from rota.model.commands import JobCommand, Kill, Launch, Renew, Resize, Resume, Suspend, SuspendKind
@@ -43,7 +44,7 @@ def reconcile(state: State, settings: Settings, plan: Plan | None) -> list[JobCo
     commands: list[JobCommand] = []
     starts: list[PlacementChange] = []
     for job in sorted(todo):
-        if job in jobs.in_flight and job not in jobs.doomed:
+        if job in jobs.in_flight and not jobs.to_kill(job):
             continue  # a command is on its way to it
         wish = changes.get(job)
         if wish is None:
@@ -129,7 +130,7 @@ def _next_command(
     job, want = wish.job, wish.gpus
     flight = state.jobs.in_flight.get(job)
     sequence = int(state.jobs.table.sequence[state.jobs.row[job]]) + 1
-    if job in state.jobs.doomed:
+    if state.jobs.to_kill(job):
         if flight is not None and isinstance(flight.command, Kill):
             return None
         return Kill(job, attempt.number, sequence, attempt.parts)
@@ -152,7 +153,7 @@ def _next_command(
 
 def _may_lose(state: State, job: int, attempt: Attempt) -> bool:
     """It saves its state, or it has to leave all the same: its user holds it, or its GPUs or its node go out of service."""
-    if state.jobs.table.saves.item(state.jobs.row[job]) or job in state.jobs.held:
+    if state.jobs.table.saves.item(state.jobs.row[job]) or state.jobs.is_blocked(job, HELD):
         return True
     return not state.machines.draining.isdisjoint(attempt.parts) or not state.usable()[0][attempt.gpus].all()
 
@@ -233,6 +234,6 @@ def renewals(state: State, settings: Settings) -> list[Renew]:
     for row in rows.tolist():
         job = table.id.item(row)
         attempt = state.jobs.attempts.get(job)
-        if attempt is not None and job not in state.jobs.doomed and not state.jobs.out_of_reach(job):
+        if attempt is not None and not state.jobs.to_kill(job) and not state.jobs.out_of_reach(job):
             found.append(Renew(job, attempt.number, attempt.parts, state.now_s + settings.lease_seconds))
     return found

@@ -1,10 +1,8 @@
 """Snapshots: the whole state as plain data, and back. With the events after it, a snapshot is the whole story."""
 
 import dataclasses
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
 from typing import Any, NamedTuple, get_origin, get_type_hints
-
-import numpy as np
 
 from rota.beliefs.efficiency import Efficiency
 from rota.beliefs.estimate import Estimator
@@ -17,6 +15,7 @@ from rota.core.decision_timing import AtEvents, AtRounds, WholeSteps
 from rota.core.selection import SelectionRules
 from rota.core.settings import Settings
 from rota.core.state.job_table import JobTable
+from rota.core.state.phases import ENDED, HELD, HIDDEN, PAUSED, TO_CANCEL, TO_KILL
 from rota.core.state.records import Attempt, AttemptEnd, FailedStart, InFlight, PolicyAnswer, Setback
 from rota.core.state.state import State
 from rota.errors import InputError
@@ -27,10 +26,12 @@ from rota.model.length_prediction import LengthPrediction
 from rota.model.occupancy import Occupancy
 from rota.model.old_names import current_fields
 from rota.model.options import Kind, OptionRow, Options
+from rota.model.units import FOREVER
 
-VERSION = 15
-READABLE = (12, 13, 14, VERSION)
-"""Fields that a later version added have their defaults. Version 15 renamed types and fields (`model/old_names.py`)."""
+VERSION = 16
+READABLE = (12, 13, 14, 15, VERSION)
+"""Fields that a later version added have their defaults. Version 15 renamed types and fields (`model/old_names.py`). Version 16
+keeps in one column why a job may not be scheduled (`blocks`), of which earlier ones had sets."""
 
 EVENT_TYPES: tuple[type, ...] = (
     events.Submitted,
@@ -122,7 +123,10 @@ def restore(plain: Plain, words: Codec) -> State:
             hint="use the Rota that wrote it",
         )
     records = {name: _restore_record(kind, plain[name], words) for name, kind in _RECORDS.items()}
-    return State(now_s=words.decode(plain["now_s"]), **records)
+    state = State(now_s=words.decode(plain["now_s"]), **records)
+    if plain["version"] < 16:
+        _restore_blocks(state, plain["jobs"], words)
+    return state
 
 
 _RECORDS: dict[str, type] = {
@@ -133,7 +137,9 @@ _RECORDS: dict[str, type] = {
 def _fields_of(record: type) -> dict[str, Any]:
     """The fields of a record that are worth keeping, and their types."""
     types = get_type_hints(record)
-    return {field.name: types[field.name] for field in dataclasses.fields(record) if not field.name.startswith("_")}
+    return {
+        field.name: types[field.name] for field in dataclasses.fields(record) if field.init and not field.name.startswith("_")
+    }
 
 
 def _take_record(record: object, words: Codec) -> Plain:
@@ -148,6 +154,25 @@ def _restore_record(record: type, plain: Plain, words: Codec) -> Any:
     return record(**{name: shape.unpack(words.decode(plain[name])) for name, shape in shapes.items()})
 
 
+def _restore_blocks(state: State, before: Plain, words: Codec) -> None:
+    """Fill the column `blocks` of a snapshot from before version 16, which has sets of jobs instead."""
+    jobs, version = state.jobs, state.jobs.version
+    bits: tuple[tuple[int, Iterable[int]], ...] = (
+        (HELD, words.decode(before["held"])),
+        (TO_KILL, words.decode(before["doomed"])),
+        (TO_CANCEL, words.decode(before["cancelling"])),
+        (HIDDEN, [each for each in jobs.row if jobs.out_of_reach(each)]),
+        (PAUSED, [each for each, setback in jobs.setbacks.items() if setback.until_s > -FOREVER]),
+    )
+    for each in jobs.row:
+        jobs.unblock(each, ENDED)
+        state.refresh_fit(each)
+    for bit, blocked in bits:
+        for each in blocked:
+            jobs.block(each, bit)
+    jobs.version = version  # the answer in force is about these jobs
+
+
 class _Shape(NamedTuple):
     """How a value that the codec does not know becomes one that it does, and back."""
 
@@ -157,22 +182,6 @@ class _Shape(NamedTuple):
 
 def _shape(kind: Any) -> _Shape:
     return _SET if get_origin(kind) is set else _SHAPES.get(kind, _AS_IT_IS)
-
-
-def _pack_table(table: JobTable) -> dict[str, Any]:
-    columns = {name: getattr(table, name)[: table.size] for name in (*JobTable.COLUMNS, *JobTable.ACCOUNTS)}
-    return {"dead": table.dead, **columns}
-
-
-def _unpack_table(packed: dict[str, Any]) -> JobTable:
-    packed = current_fields(packed)
-    size = len(packed["id"])
-    table = JobTable(packed["received"].shape[1], max(256, 2 * size))
-    table.size, table.dead = size, packed.pop("dead")
-    for name, column in packed.items():  # a rare column that was never written to stays so
-        if not np.array_equal(getattr(table, name)[:size], column, equal_nan=True):
-            table.own(name)[:size] = column
-    return table
 
 
 def _pack_options(options: Options) -> tuple[int, list[Any], tuple[int, ...]]:
@@ -189,7 +198,7 @@ def _unpack_options(packed: tuple[Any, ...]) -> Options:
 _AS_IT_IS = _Shape(lambda value: value, lambda value: value)
 _SET = _Shape(sorted, set)
 _SHAPES: dict[Any, _Shape] = {
-    JobTable: _Shape(_pack_table, _unpack_table),
+    JobTable: _Shape(JobTable.pack, JobTable.unpack),
     Options: _Shape(_pack_options, _unpack_options),
     Occupancy: _Shape(lambda held: [held.holder, held.parts], lambda packed: Occupancy(*packed)),
     dict[trial.PairKey, trial.PairStats]: _Shape(

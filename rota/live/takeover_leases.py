@@ -8,7 +8,7 @@ from rota.model.units import FOREVER
 def lease_left_seconds(state: State, now_s: float) -> float | None:
     """How long all jobs that run now may keep running without the scheduler; None: none runs, or they need no lease."""
     jobs = state.jobs
-    ends = [float(jobs.table.lease_s[jobs.row[job]]) for job in jobs.attempts if job not in jobs.doomed]
+    ends = [float(jobs.table.lease_s[jobs.row[job]]) for job in jobs.attempts if not jobs.to_kill(job)]
     first_s = min(ends, default=FOREVER)
     return max(first_s - now_s, 0.0) if first_s < FOREVER else None
 
@@ -20,5 +20,5 @@ def renewals_after_takeover(state: State) -> list[Renew]:
     return [
         Renew(job, attempt.number, attempt.parts, float(jobs.table.lease_s[jobs.row[job]]))
         for job, attempt in jobs.attempts.items()
-        if job not in jobs.doomed
+        if not jobs.to_kill(job)
     ]

@@ -2,44 +2,69 @@
 
 from collections.abc import Mapping
 from dataclasses import dataclass, field
-from typing import Any, Protocol
+from typing import Any
 
 import numpy as np
 
 from rota.model.cluster import Cluster
+from rota.model.columns import column
 from rota.model.lazy import lazy
 from rota.model.length_prediction import LengthPredictions
 from rota.model.options import Options
-from rota.model.units import MILLI, Bools, Floats, Ints
+from rota.model.units import FOREVER, MILLI, Bools, Floats, Ints
 
 
-class JobColumns(Protocol):
-    """Columns of the job table that the view reads. Progress is as of `as_of_s`, and rates are beliefs."""
+class JobColumns:
+    """Columns of the job table that policies may see. Progress is as of `as_of_s`, and rates are beliefs."""
 
-    id: Ints
-    kind: Ints
-    gpus: Floats
-    weight: Floats
-    submitted_s: Floats
-    first_run_s: Floats
-    as_of_s: Floats
-    run_seconds: Floats
-    attained: Floats
-    steps_total: Floats
-    steps_done: Floats
-    rate: Floats
-    using: Floats
-    option: Ints
-    partner: Ints
-    best_rate: Floats
-    nominal_rate: Floats
-    move_seconds: Floats
-    can_park: Bools
-    pinned_s: Floats
-    park_seconds: Floats
-    resume_seconds: Floats
-    tenant: Ints
-    deadline_s: Floats
+    id: Ints = column(np.int64, -1)
+    """Number of the job; -1 in a row without a job."""
+    kind: Ints = column(np.int32)
+    """Kind of the job: jobs of one kind have the same options."""
+    gpus: Floats = column(np.float64)
+    """Requested GPUs; below 1 for a fraction of a GPU."""
+    weight: Floats = column(np.float64, 1.0)
+    """Weight given at submission."""
+    tenant: Ints = column(np.int32)
+    """Number of the tenant."""
+    submitted_s: Floats = column(np.float64)
+    """Time of submission."""
+    deadline_s: Floats = column(np.float64, FOREVER)
+    """Deadline; infinite if the job has none."""
+    first_run_s: Floats = column(np.float64, np.nan)
+    """Time of the first run; not a number before it."""
+    as_of_s: Floats = column(np.float64)
+    """Time up to which progress is booked."""
+    run_seconds: Floats = column(np.float64)
+    """Total run time, in seconds."""
+    attained: Floats = column(np.float64)
+    """GPU time received, in GPU-seconds. Half of the time on shared GPUs counts for each job."""
+    steps_total: Floats = column(np.float64, FOREVER)
+    """Steps from start to end; infinite if unknown."""
+    steps_done: Floats = column(np.float64)
+    """Steps done, as reported or as believed."""
+    rate: Floats = column(np.float64)
+    """Believed steps per second; 0 while the job does not run."""
+    best_rate: Floats = column(np.float64, 1.0)
+    """Believed steps per second by the job's best option."""
+    nominal_rate: Floats = column(np.float64, 1.0)
+    """Believed steps per second by the best option on one node, without a partner."""
+    using: Floats = column(np.float64)
+    """GPUs that the job uses, half of each that it shares; 0 while it does not run."""
+    option: Ints = column(np.int32, -1)
+    """Option that the plan in force grants; -1 if none."""
+    partner: Ints = column(np.int64, -1)
+    """Job with which the job shares its GPUs by the plan in force; -1 if none."""
+    move_seconds: Floats = column(np.float64)
+    """Believed time to stop a job and start it elsewhere, in seconds."""
+    pinned_s: Floats = column(np.float64, rare=True)
+    """Time until which a trial of the job lasts at most; 0 if it has none."""
+    can_park: Bools = column(np.bool_, rare=True)
+    """Whether the job can be parked in host memory."""
+    park_seconds: Floats = column(np.float64, rare=True)
+    """Time that parking the job took last, or is believed to take, in seconds."""
+    resume_seconds: Floats = column(np.float64, rare=True)
+    """Time that resuming the parked job took last, or is believed to take, in seconds."""
 
 
 class Jobs:

@@ -12,7 +12,6 @@ from rota.core.fold.attempts import (
     exited,
     finish,
     mark_for_kill,
-    refresh_schedulable,
     saved,
     saves_after_all,
     started,
@@ -31,7 +30,7 @@ from rota.core.fold.node_events import (
     node_reported,
     nodes_reported,
 )
-from rota.core.fold.setbacks import pauses_over
+from rota.core.fold.setbacks import clear_setbacks, end_pauses
 from rota.core.learn.failing_nodes import review
 from rota.core.learn.job_lengths import note
 from rota.core.learn.learn_rates import learn
@@ -39,6 +38,7 @@ from rota.core.learn.slow_gpus import watch
 from rota.core.settings import Settings
 from rota.core.state.accounts import time_shares
 from rota.core.state.job_table import NO_JOB
+from rota.core.state.phases import HELD, TO_CANCEL
 from rota.core.state.records import Attempt, AttemptEnd, InFlight, PolicyAnswer, same_gpus
 from rota.core.state.state import State
 from rota.model.allocation import Allocation, AskedJobs, Assignment, Ranking, Shares
@@ -96,9 +96,7 @@ def advance(state: State, settings: Settings) -> None:
     if state.machines.failed_starts or state.machines.failing or state.machines.failing_jobs:
         review(state, settings)
     if state.jobs.setbacks:
-        for job in pauses_over(state):
-            refresh_schedulable(state, job, state.jobs.row[job])
-            state.question.invalidate()
+        end_pauses(state)
     if settings.node_timeout_seconds < FOREVER:
         silent = state.machines.node_up & (state.machines.node_heard_s + settings.node_timeout_seconds <= now)
         for node in np.flatnonzero(silent).tolist():
@@ -141,7 +139,7 @@ def _progressed(state: State, settings: Settings, event: Progressed) -> None:
     table.told_s[rows] = at_s
     if state.jobs.setbacks or "saves" in table.in_use:
         for row in rows[event.steps_saved[known] > table.steps_saved[rows]].tolist():
-            state.jobs.setbacks.pop(table.id.item(row), None)
+            clear_setbacks(state, table.id.item(row))
             saves_after_all(state, row)
     table.steps_saved[rows] = np.maximum(table.steps_saved[rows], event.steps_saved[known])
 
@@ -169,7 +167,7 @@ def _cancel_asked(state: State, settings: Settings, event: CancelRequested) -> N
     if row is None:
         return
     if event.job in state.jobs.attempts:
-        state.jobs.cancelling.add(event.job)
+        state.jobs.block(event.job, TO_CANCEL)
         mark_for_kill(state, event.job)
     else:
         finish(state, event.job, row, Phase.CANCELLED, event.at_s)
@@ -177,13 +175,12 @@ def _cancel_asked(state: State, settings: Settings, event: CancelRequested) -> N
 
 def _hold_asked(state: State, settings: Settings, event: HoldRequested) -> None:
     row = state.jobs.row.get(event.job)
-    if row is None or event.held == (event.job in state.jobs.held):
+    if row is None or event.held == state.jobs.is_blocked(event.job, HELD):
         return
-    (state.jobs.held.add if event.held else state.jobs.held.discard)(event.job)
+    (state.jobs.block if event.held else state.jobs.unblock)(event.job, HELD)
     if event.held:
         state.set_desired(event.job, row, -1, None)
-        state.jobs.unsettled.add(event.job)
-    refresh_schedulable(state, event.job, row)
+        state.requeue(event.job)
     state.question.invalidate()
 
 
@@ -280,14 +277,13 @@ def _decided(state: State, settings: Settings, event: Decided) -> None:
             before = {job: state.jobs.table.option.item(row) for job, row in rows.items()}
             for job, mine in rows.items():  # all let go before any takes a part
                 state.set_desired(job, mine, -1, None)
-        row_of, unsettled, options, want = state.jobs.row, state.jobs.unsettled, state.jobs.table.option, state.set_desired
+        row_of, options, want = state.jobs.row, state.jobs.table.option, state.set_desired
         for change in event.plan.changes:
             job = change.job
             row = row_of.get(job)
             if row is not None:
                 option = before[job] if before else options.item(row)
                 want(job, row, change.option, change.gpus, change.partner)
-                unsettled.add(job)
                 if slices and option != change.option:
                     _new_slice(state, change, row)
         question, plan = state.question, event.plan
@@ -315,8 +311,8 @@ def _decided(state: State, settings: Settings, event: Decided) -> None:
         state.jobs.table.lease_s[row] = max(state.jobs.table.lease_s[row], renewal.lease_s)
     if event.plan is not None:
         for change in event.plan.changes:
-            if change.job not in state.jobs.in_flight and state.settled(change.job):
-                state.jobs.unsettled.discard(change.job)
+            if change.job in state.jobs.row:
+                state.requeue(change.job)
     state.jobs.orphans.clear()
 
 
@@ -336,7 +332,7 @@ def _launched(state: State, launch: Launch, row: int) -> Attempt:
     if account < 0:
         state.open_account(option)
         account = state.knowledge.options.account.item(option)
-    jobs.set_phase(row, Phase.STARTING, state.now_s)
+    jobs.transition(job, Phase.STARTING, state.now_s)
     table.attempt[row] = launch.attempt
     table.account[row] = account
     table.lease_s[row] = launch.lease_s
@@ -363,13 +359,12 @@ def _sent(state: State, command: JobCommand) -> None:
     if isinstance(command, Resume):
         if table.phase.item(row) == Phase.PARKED:
             state.occupy(job, attempt.gpus)
-            state.jobs.set_phase(row, Phase.STARTING, state.now_s)
+            state.jobs.transition(job, Phase.STARTING, state.now_s)
         table.lease_s[row] = max(table.lease_s[row], command.lease_s)
     elif isinstance(command, Suspend):
         if command.kind is SuspendKind.PARK and not attempt.reserved:
             state.jobs.attempts[job] = state.memory.reserve(job, attempt)
-        if not state.jobs.out_of_reach(job):
-            state.jobs.set_phase(row, Phase.SUSPENDING, state.now_s)
+        jobs.transition(job, Phase.SUSPENDING, state.now_s)
     elif isinstance(command, Resize):
         _resizing(state, command, attempt)
 
@@ -382,8 +377,7 @@ def _resizing(state: State, resize: Resize, attempt: Attempt) -> None:
     if len(more):
         state.occupy(job, more)
         state.jobs.attempts[job] = replace(attempt, gpus=resize.gpus)
-    if not state.jobs.out_of_reach(job):
-        state.jobs.set_phase(state.jobs.row[job], Phase.RESIZING, state.now_s)
+    state.jobs.transition(job, Phase.RESIZING, state.now_s)
 
 
 def _woke(state: State, settings: Settings, event: TimerFired) -> None:

@@ -7,12 +7,13 @@ import numpy as np
 
 from rota.core.fold import colocation
 from rota.core.fold.measurements import break_off
-from rota.core.fold.setbacks import paused, set_back
+from rota.core.fold.setbacks import clear_setbacks, set_back
 from rota.core.learn.cordon import cordon
 from rota.core.learn.failing_nodes import note_exit, review
 from rota.core.learn.job_lengths import finished
 from rota.core.settings import Settings
 from rota.core.state.job_table import NO_JOB
+from rota.core.state.phases import TO_CANCEL
 from rota.core.state.records import Attempt, AttemptEnd, same_gpus
 from rota.core.state.state import State
 from rota.model.allocation import Ranking
@@ -38,11 +39,10 @@ VERDICT = {
 def started(state: State, settings: Settings, event: Started) -> None:
     flight = state.jobs.in_flight.get(event.job)
     if flight is not None and isinstance(flight.command, Suspend):
-        if flight.command.kind is SuspendKind.PARK and event.job not in state.jobs.doomed and _answered(state, event, Suspend):
+        if flight.command.kind is SuspendKind.PARK and not state.jobs.to_kill(event.job) and _answered(state, event, Suspend):
             _keep_running(state, event.job)
         return
-    if event.job not in state.jobs.doomed and _answered(state, event, Launch | Resume | Resize):
-        assert flight is not None
+    if flight is not None and not state.jobs.to_kill(event.job) and _answered(state, event, Launch | Resume | Resize):
         if event.can_park is not None and event.can_park != state.jobs.table.can_park.item(state.jobs.row[event.job]):
             state.jobs.table.own("can_park")[state.jobs.row[event.job]] = event.can_park
         if isinstance(flight.command, Resize):
@@ -63,17 +63,16 @@ def _keep_running(state: State, job: int) -> None:
     jobs.table.own("can_park")[row] = False
     if attempt.reserved:
         jobs.attempts[job] = attempt = state.memory.unreserve(attempt)
-    if not jobs.out_of_reach(job):
-        jobs.set_phase(row, Phase.RUNNING, state.now_s)
+    jobs.transition(job, Phase.RUNNING, state.now_s)
     for other in sorted(planned.holders(attempt.gpus) - {job}):
         mine = jobs.attempts.get(other)
         if mine is None or not same_gpus(mine.gpus, attempt.gpus):
             state.set_desired(other, jobs.row[other], -1, None)
-            (jobs.unsettled.discard if state.settled(other) else jobs.unsettled.add)(other)
+            state.requeue(other)
     fits = all(planned.room(gpu) >= jobs.specs[job].milli_per_gpu for gpu in attempt.gpus.tolist())
-    if job not in jobs.desired and job not in jobs.held and jobs.table.schedulable.item(row) and fits:
+    if job not in jobs.desired and job not in jobs.barred and fits:
         state.set_desired(job, row, state.knowledge.options.alone.item(attempt.option), attempt.gpus)
-    (jobs.unsettled.discard if state.settled(job) else jobs.unsettled.add)(job)
+    state.requeue(job)
     state.question.invalidate()
 
 
@@ -116,8 +115,6 @@ def _resized(state: State, resize: Resize, event: Started) -> None:
         state.vacate(job, given_up)
     state.jobs.attempts[job] = replace(attempt, option=resize.option, gpus=resize.gpus)
     begin(state, job, event.at_s)
-    if not state.settled(job):
-        state.jobs.unsettled.add(job)
 
 
 def _learn_resize(state: State, row: int, at_s: float) -> None:
@@ -137,8 +134,9 @@ def begin(state: State, job: int, at_s: float, min_run_factor: float = 0.0) -> N
     if attempt.parked:
         _unpark(state, job, attempt)
     phase, option = table.phase.item(row), attempt.option
-    if phase == Phase.UNREACHABLE:
-        return  # it counts as running once its node is back in sight
+    if phase == Phase.UNREACHABLE:  # it counts as running once its node is back in sight
+        state.requeue(job)
+        return
     if at_s > state.now_s:
         at_s = state.now_s
     if phase == Phase.STARTING:
@@ -149,7 +147,7 @@ def begin(state: State, job: int, at_s: float, min_run_factor: float = 0.0) -> N
             table.move_seconds[row] = seconds
         if min_run_factor:
             _set_min_run(state, row, attempt, at_s, min_run_factor)
-    jobs.set_phase(row, Phase.RUNNING, at_s)
+    jobs.transition(job, Phase.RUNNING, at_s)
     table.as_of_s[row] = table.told_s[row] = table.paced_s[row] = at_s
     table.paced_steps[row] = table.steps_done.item(row)
     table.rate[row] = options.rate.item(option) / state.slowdown(job, attempt.gpus)
@@ -165,8 +163,7 @@ def begin(state: State, job: int, at_s: float, min_run_factor: float = 0.0) -> N
     first = table.first_run_s.item(row)
     if first != first:  # not a number: it never ran
         table.first_run_s[row] = at_s
-    if state.settled(job):
-        jobs.unsettled.discard(job)
+    state.requeue(job)
     if question.overtaking:  # when it has made a step, the job that it overtakes may have its turn
         seconds = max(1.0 / max(table.rate.item(row), ROUNDING), MIN_HOLD_SECONDS, table.stays_until_s.item(row) - state.now_s)
         question.until_s = min(question.until_s, state.now_s + seconds)
@@ -209,7 +206,7 @@ def suspended(state: State, settings: Settings, event: Suspended) -> None:
         if state.machines.failing:
             _leave_failing(state, settings, event.job)
         return
-    if event.job not in state.jobs.doomed and _answered(state, event, Suspend):
+    if not state.jobs.to_kill(event.job) and _answered(state, event, Suspend):
         _settle(state, event.job, event.at_s)
         row = state.jobs.row[event.job]
         state.jobs.table.steps_done[row] = event.steps_done
@@ -217,10 +214,8 @@ def suspended(state: State, settings: Settings, event: Suspended) -> None:
         if state.jobs.table.phase.item(row) == Phase.SUSPENDING:
             _learn_price(state, row, attempt, event.at_s)
         _park(state, event.job, state.memory.note_parked(attempt, event.gib, event.keeps) if event.gib else attempt)
-        if not state.jobs.out_of_reach(event.job):
-            state.jobs.set_phase(row, Phase.PARKED, min(event.at_s, state.now_s))
-        if state.settled(event.job):
-            state.jobs.unsettled.discard(event.job)
+        state.jobs.transition(event.job, Phase.PARKED, min(event.at_s, state.now_s))
+        state.requeue(event.job)
 
 
 def _learn_price(state: State, row: int, attempt: Attempt, at_s: float) -> None:
@@ -259,7 +254,7 @@ def _leave_failing(state: State, settings: Settings, job: int) -> None:
     want, machines = state.jobs.desired.get(job), state.machines
     if want is not None and job not in state.jobs.attempts and not machines.failing.keys().isdisjoint(machines.nodes_of(want)):
         state.set_desired(job, state.jobs.row[job], -1, None)
-        state.jobs.unsettled.discard(job)
+        state.requeue(job)
         state.question.invalidate()
 
 
@@ -327,17 +322,13 @@ def end_on_node(
 
 def _asked_to_stop(state: State, job: int) -> bool:
     flight = state.jobs.in_flight.get(job)
-    return job in state.jobs.doomed or (flight is not None and isinstance(flight.command, Suspend | Kill))
+    return state.jobs.to_kill(job) or (flight is not None and isinstance(flight.command, Suspend | Kill))
 
 
 def mark_for_kill(state: State, job: int) -> None:
-    state.jobs.doomed.add(job)
-    state.jobs.unsettled.add(job)
-    row = state.jobs.row[job]
-    state.set_desired(job, row, -1, None)
-    if state.jobs.table.phase.item(row) != Phase.UNREACHABLE:
-        state.jobs.set_phase(row, Phase.STOPPING, state.now_s)
-    refresh_schedulable(state, job, row)
+    state.set_desired(job, state.jobs.row[job], -1, None)
+    state.jobs.transition(job, Phase.STOPPING, state.now_s)
+    state.requeue(job)
 
 
 def _end_life(state: State, job: int, at_s: float, verdict: AttemptEnd, steps: float, setback: str) -> None:
@@ -345,17 +336,14 @@ def _end_life(state: State, job: int, at_s: float, verdict: AttemptEnd, steps: f
     row, table = jobs.row[job], jobs.table
     at_s = min(at_s, state.now_s)
     _settle(state, job, at_s)
-    del jobs.attempts[job]
-    flight = jobs.in_flight.pop(job, None)
+    flight = jobs.in_flight.get(job)
     suspending = flight is not None and isinstance(flight.command, Suspend)
-    jobs.doomed.discard(job)
-    table.lease_s[row] = FOREVER
     if verdict is AttemptEnd.FINISHED:
         state.knowledge.finish(table.attained.item(row))
         finished(state, job, row)
         finish(state, job, row, Phase.FINISHED, at_s)
         return
-    if job in jobs.cancelling:
+    if jobs.is_blocked(job, TO_CANCEL):
         finish(state, job, row, Phase.CANCELLED, at_s)
         return
     if verdict is AttemptEnd.FAILED:
@@ -377,7 +365,7 @@ def _end_life(state: State, job: int, at_s: float, verdict: AttemptEnd, steps: f
         state.set_desired(job, row, -1, None)
         state.question.invalidate()
     elif verdict is AttemptEnd.SUSPENDED:
-        jobs.setbacks.pop(job, None)
+        clear_setbacks(state, job)
     if suspending and "stays_until_s" in table.in_use:
         _learn_stop(state, row, at_s, saved_some)
     if verdict is AttemptEnd.SUSPENDED or suspending:
@@ -387,20 +375,16 @@ def _end_life(state: State, job: int, at_s: float, verdict: AttemptEnd, steps: f
     had_to_leave = want is None and bool(machines.draining or machines.cordoned)
     if verdict is not AttemptEnd.SUSPENDED or not suspending or had_to_leave:
         state.question.invalidate()
-    jobs.set_phase(row, Phase.CHECKPOINTED if saved > 0 else Phase.QUEUED, at_s)
+    jobs.transition(job, Phase.CHECKPOINTED if saved > 0 else Phase.QUEUED, at_s)
     if want is not None and not machines.node_up[machines.cluster.gpu_node[want]].all():
         state.set_desired(job, row, -1, None)
         state.question.invalidate()
-    refresh_schedulable(state, job, row)
-    if state.settled(job):
-        jobs.unsettled.discard(job)
-    else:
-        jobs.unsettled.add(job)
+    state.requeue(job)
 
 
 def finish(state: State, job: int, row: int, phase: Phase, at_s: float) -> None:
-    state.jobs.set_phase(row, phase, at_s)
     state.forget(job, row)
+    state.jobs.transition(job, phase, at_s)
     if state.knowledge.trials:
         break_off(state)
     state.question.job_ended()
@@ -408,13 +392,3 @@ def finish(state: State, job: int, row: int, phase: Phase, at_s: float) -> None:
 
 def saved(state: State, job: int) -> float:
     return float(state.jobs.table.steps_saved[state.jobs.row[job]])
-
-
-def refresh_schedulable(state: State, job: int, row: int) -> None:
-    """A job may be scheduled if nodes that have not left can run it, it is not held, no attempt of it is out of reach, and it
-    does not pause after a setback."""
-    jobs = state.jobs
-    free = job not in jobs.held and job not in jobs.doomed and jobs.table.phase.item(row) != Phase.UNREACHABLE
-    if jobs.setbacks and paused(state, job):
-        free = False
-    state.set_schedulable(job, row, free and state.can_ever_run(jobs.table.kind.item(row)))

@@ -32,7 +32,7 @@ def note_exit(state: State, settings: Settings, event: Exited) -> None:
         _ran_well(state, job, parts)
         return
     node = event.node if event.node is not None else parts[0]
-    asked = job in state.jobs.doomed or table.phase.item(row) not in (Phase.STARTING, Phase.RUNNING)
+    asked = state.jobs.to_kill(job) or table.phase.item(row) not in (Phase.STARTING, Phase.RUNNING)
     late = event.at_s - table.phase_s.item(row) >= START_SECONDS
     if asked or late or node not in parts or event.outcome not in (Outcome.FAILED, Outcome.LOST):
         return

@@ -77,10 +77,9 @@ class MemoryLedger:
                 grew.add(pool)
         if grew:
             pool_of = machines.cluster.gpu_pool
-            parked = [(job, each) for job, each in self.state.jobs.attempts.items() if each.parked]
-            self.state.jobs.unsettled |= {
-                job for job, each in parked if pool_of.item(each.gpus.item(0)) in grew and not self.state.settled(job)
-            }
+            for job, each in self.state.jobs.attempts.items():
+                if each.parked and pool_of.item(each.gpus.item(0)) in grew:
+                    self.state.requeue(job)
 
     def reserve(self, job: int, attempt: Attempt) -> Attempt:
         """Reserve memory for a job that parks: on its hosts, and what its processes keep on its GPUs."""

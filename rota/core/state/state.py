@@ -20,6 +20,7 @@ from rota.core.state.cycle import SchedulingCycle
 from rota.core.state.job_table import NO_JOB
 from rota.core.state.memory_ledger import MemoryLedger
 from rota.core.state.node_table import NodeTable
+from rota.core.state.phases import NEVER_FITS
 from rota.core.state.records import NO_GPUS, Attempt, PlacementTraits, same_gpus
 from rota.model.cluster import Cluster, Node
 from rota.model.job import JobSpec
@@ -44,6 +45,8 @@ class State:
     now_s: float = 0.0
     """The latest time that the core was told."""
     _usable: tuple[Bools, Ints] | None = None
+    _usable_without: frozenset[int] | None = None
+    """The barred jobs for which `_usable` was found."""
 
     @classmethod
     def empty(
@@ -109,7 +112,7 @@ class State:
 
     def usable(self) -> tuple[Bools, Ints]:
         """Which GPUs may be granted, and how many of them each pool has."""
-        if self._usable is None:
+        if self._usable is None or self._usable_without is not self.jobs.barred:
             machines, jobs = self.machines, self.jobs
             mask = machines.staying()
             mask[self.out_of_service()] = False
@@ -123,7 +126,7 @@ class State:
             counts = np.bincount(machines.cluster.gpu_pool[mask], minlength=len(machines.cluster.pools))
             mask.setflags(write=False)
             counts.setflags(write=False)  # policies see this very array
-            self._usable = mask, counts
+            self._usable, self._usable_without = (mask, counts), jobs.barred
         return self._usable
 
     def _shared_with_the_barred(self) -> Bools:
@@ -188,11 +191,13 @@ class State:
     def settled(self, job: int) -> bool:
         """Desired and observed agree, and nothing is on its way."""
         jobs = self.jobs
-        if job in jobs.in_flight or job in jobs.doomed:
+        if job in jobs.in_flight:
             return False
         attempt, want = jobs.attempts.get(job), jobs.desired.get(job)
         if attempt is None:
             return want is None
+        if job in jobs.barred and jobs.to_kill(job):
+            return False
         if attempt.parked:  # where a node is drained or a GPU is crowded, it has to be written to storage
             stays = self.machines.draining.isdisjoint(attempt.parts) and not self.memory.crowded(attempt.gpus)
             return want is None and stays
@@ -212,12 +217,10 @@ class State:
     def add_job(self, job: int, spec: JobSpec, at_s: float, packing: bool = False) -> None:
         kind = self._kind(spec, packing)
         known, table = self.knowledge, self.jobs.table
-        row = table.add()
-        table.id[row] = job
+        row = self.jobs.add(job, spec, at_s)
         table.kind[row] = kind
         table.gpus[row] = spec.gpus
         table.weight[row] = spec.weight
-        table.submitted_s[row] = table.phase_s[row] = table.as_of_s[row] = at_s
         table.steps_total[row] = spec.steps
         table.epoch_steps[row] = spec.epoch_steps
         table.deadline_s[row] = at_s + deadline_seconds(spec, known.rates)
@@ -234,10 +237,7 @@ class State:
         best = known.options.best.item(kind)
         if best >= 0:
             self._set_best(row, spec, best)
-            self.jobs.set_schedulable(row, self.can_ever_run(kind))
-        self.jobs.row[job] = row
-        self.jobs.specs[job] = spec
-        self.jobs.last_job = job
+        self.refresh_fit(job)
         if spec.gpu_gib:
             self.memory.note_need(kind, spec.gpu_gib)
 
@@ -257,14 +257,17 @@ class State:
         self._usable = None if self.machines.cordoned else self._usable
         self.jobs.table.widen(known.options.accounts)
 
-    def set_schedulable(self, job: int, row: int, yes: bool) -> None:
-        self.jobs.set_schedulable(row, yes)
-        self._set_barred(job, not yes and job in self.jobs.attempts)
+    def refresh_fit(self, job: int) -> None:
+        """Note whether nodes that have not left can run a job."""
+        fits = self.can_ever_run(self.jobs.table.kind.item(self.jobs.row[job]))
+        (self.jobs.unblock if fits else self.jobs.block)(job, NEVER_FITS)
 
-    def _set_barred(self, job: int, barred: bool) -> None:
-        if barred != (job in self.jobs.barred):
-            (self.jobs.barred.add if barred else self.jobs.barred.discard)(job)
-            self._usable = None
+    def requeue(self, job: int) -> None:
+        """Put a job on the list of jobs to reconcile, or take it off if it is settled."""
+        if self.settled(job):
+            self.jobs.unsettled.discard(job)
+        else:
+            self.jobs.unsettled.add(job)
 
     def set_node(self, node: int, up: bool) -> None:
         if bool(self.machines.node_up[node]) != up:
@@ -396,13 +399,11 @@ class State:
             self.machines.planned.resize(partner, self.jobs.desired[partner], MILLI)
 
     def forget(self, job: int, row: int) -> None:
-        """The job has ended: out of every table."""
-        self._set_barred(job, False)
+        """Drop what is planned and believed of a job that has ended."""
         self.set_desired(job, row, -1, None)
         self.knowledge.foreseen.pop(job, None)
         if not self.jobs.specs[job].profile:
             self.knowledge.forget_paces(job)
-        self.jobs.drop(job, row)
 
     def without_memos(self) -> "State":
         """An independent twin that has to work out anew what this one remembers only to save work."""
