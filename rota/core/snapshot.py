@@ -1,7 +1,7 @@
 """Snapshots: the whole state as plain data, and back. With the events after it, a snapshot is the whole story."""
 
 import dataclasses
-from collections.abc import Callable, Iterable
+from collections.abc import Callable
 from typing import Any, NamedTuple, get_origin, get_type_hints
 
 from rota.beliefs.efficiency import Efficiency
@@ -15,7 +15,7 @@ from rota.core.decision_timing import AtEvents, AtRounds, WholeSteps
 from rota.core.selection import SelectionRules
 from rota.core.settings import Settings
 from rota.core.state.job_table import JobTable
-from rota.core.state.phases import ENDED, HELD, HIDDEN, PAUSED, TO_CANCEL, TO_KILL
+from rota.core.state.old_sets import OLD_SETS, restore_blocks
 from rota.core.state.records import Attempt, AttemptEnd, FailedStart, InFlight, PolicyAnswer, Setback
 from rota.core.state.state import State
 from rota.errors import InputError
@@ -26,7 +26,6 @@ from rota.model.length_prediction import LengthPrediction
 from rota.model.occupancy import Occupancy
 from rota.model.old_names import current_fields
 from rota.model.options import Kind, OptionRow, Options
-from rota.model.units import FOREVER
 
 VERSION = 16
 READABLE = (12, 13, 14, 15, VERSION)
@@ -125,7 +124,7 @@ def restore(plain: Plain, words: Codec) -> State:
     records = {name: _restore_record(kind, plain[name], words) for name, kind in _RECORDS.items()}
     state = State(now_s=words.decode(plain["now_s"]), **records)
     if plain["version"] < 16:
-        _restore_blocks(state, plain["jobs"], words)
+        restore_blocks(state, {name: words.decode(plain["jobs"][name]) for name in OLD_SETS})
     return state
 
 
@@ -152,25 +151,6 @@ def _restore_record(record: type, plain: Plain, words: Codec) -> Any:
     plain = current_fields(plain)
     shapes = {name: _shape(kind) for name, kind in _fields_of(record).items() if name in plain}
     return record(**{name: shape.unpack(words.decode(plain[name])) for name, shape in shapes.items()})
-
-
-def _restore_blocks(state: State, before: Plain, words: Codec) -> None:
-    """Fill the column `blocks` of a snapshot from before version 16, which has sets of jobs instead."""
-    jobs, version = state.jobs, state.jobs.version
-    bits: tuple[tuple[int, Iterable[int]], ...] = (
-        (HELD, words.decode(before["held"])),
-        (TO_KILL, words.decode(before["doomed"])),
-        (TO_CANCEL, words.decode(before["cancelling"])),
-        (HIDDEN, [each for each in jobs.row if jobs.out_of_reach(each)]),
-        (PAUSED, [each for each, setback in jobs.setbacks.items() if setback.until_s > -FOREVER]),
-    )
-    for each in jobs.row:
-        jobs.unblock(each, ENDED)
-        state.refresh_fit(each)
-    for bit, blocked in bits:
-        for each in blocked:
-            jobs.block(each, bit)
-    jobs.version = version  # the answer in force is about these jobs
 
 
 class _Shape(NamedTuple):
