@@ -5,7 +5,7 @@ from typing import Any, NamedTuple
 import numpy.typing as npt
 
 
-class Column(NamedTuple):
+class ColumnSpec(NamedTuple):
     dtype: npt.DTypeLike
     default: Any
     """Value of a new row."""
@@ -19,12 +19,12 @@ class Column(NamedTuple):
 
 def column(dtype: npt.DTypeLike, default: Any = 0, *, rare: bool = False, per_account: bool = False, old_name: str = "") -> Any:
     """Declare a column in the body of a class, which then has it as an array in each instance."""
-    return Column(dtype, default, rare, per_account, old_name)
+    return ColumnSpec(dtype, default, rare, per_account, old_name)
 
 
-def columns_of(table: type) -> dict[str, Column]:
+def columns_of(table: type) -> dict[str, ColumnSpec]:
     """Return the columns that a class and its bases declare, by name."""
-    found: dict[str, Column] = {}
+    found: dict[str, ColumnSpec] = {}
     for kind in reversed(table.__mro__):
-        found |= {name: value for name, value in vars(kind).items() if isinstance(value, Column)}
+        found |= {name: value for name, value in vars(kind).items() if isinstance(value, ColumnSpec)}
     return found

@@ -6,7 +6,7 @@ import numpy as np
 import numpy.typing as npt
 
 from rota.core.state.phases import ENDED
-from rota.model.columns import Column, columns_of
+from rota.model.columns import ColumnSpec, columns_of
 from rota.model.columns import column as declare
 from rota.model.job import Phase
 from rota.model.units import FOREVER, Bools, Floats, Ints
@@ -79,7 +79,7 @@ class JobTable(JobColumns):
     stays_until_s: Floats = declare(np.float64, -FOREVER, rare=True)
     """Time at which the minimum run time of the attempt is over; minus infinity if it has none."""
 
-    COLUMNS: ClassVar[dict[str, Column]]
+    COLUMNS: ClassVar[dict[str, ColumnSpec]]
     RARE: ClassVar[tuple[str, ...]]
     """Columns that most runs never write to. Until then each is one read-only value that copies share: `own` it to write."""
     ACCOUNTS: ClassVar[tuple[str, ...]]
@@ -97,7 +97,7 @@ class JobTable(JobColumns):
         for name, column in self.COLUMNS.items():
             setattr(self, name, self._make(column, capacity, shared=column.rare))
 
-    def _make(self, column: Column, capacity: int, *, shared: bool = False) -> npt.NDArray[Any]:
+    def _make(self, column: ColumnSpec, capacity: int, *, shared: bool = False) -> npt.NDArray[Any]:
         if shared:
             return np.broadcast_to(np.array(column.default, dtype=column.dtype), capacity)
         shape = (capacity, self.accounts) if column.per_account else capacity
