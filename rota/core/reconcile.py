@@ -37,7 +37,7 @@ def reconcile(state: State, settings: Settings, plan: Plan | None) -> list[JobCo
         return []
     jobs, machines = state.jobs, state.machines
     taken = machines.observed.holder != FREE
-    if not machines.node_up.all():
+    if np.count_nonzero(machines.node_up) < len(machines.node_up):
         taken |= ~machines.node_up[machines.cluster.gpu_node]
     given = PassGrants()
     host_gib = machines.host_gib.copy()  # what parking in this pass has left of it

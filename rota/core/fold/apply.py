@@ -71,6 +71,9 @@ from rota.model.job import Phase
 from rota.model.plan import PlacementChange
 from rota.model.units import FOREVER, Floats, Ints
 
+_ALLOCATIONS = (Ranking, Shares, Assignment)
+_NUMBERS = (float, int, np.integer, np.floating)
+
 
 def apply(state: State, settings: Settings, event: Event) -> None:
     """Fold one event. The state's clock has been set to the instant the core learned of it."""
@@ -210,11 +213,11 @@ def _with_memory(allocation: Allocation, before: PolicyAnswer | None, policy: st
 
 def _fault(allocation: object, asked: AskedJobs, asked_s: float) -> str:
     """What is wrong with an answer. One so odd that looking at it fails is wrong too: it must not stop the core."""
-    if not isinstance(allocation, Ranking | Shares | Assignment):
+    if not isinstance(allocation, _ALLOCATIONS):
         return f"it is a {type(allocation).__name__}, not a Ranking, Shares or an Assignment"
     try:
         until_s: object = allocation.until_s
-        if not isinstance(until_s, int | float | np.integer | np.floating) or until_s != until_s:
+        if not isinstance(until_s, _NUMBERS) or until_s != until_s:
             return f"until_s is {until_s!r}, not a time"
         if not until_s > asked_s:
             return f"it holds until {until_s:g} s, but was asked at {asked_s:g} s"
@@ -231,7 +234,7 @@ def _asked_about(state: State) -> AskedJobs:
     if state.jobs.version != state.question.asked_version:
         ids = state.jobs.table.id[: state.jobs.table.size]
         rows = np.minimum(ids.searchsorted(state.question.asked), max(len(ids) - 1, 0))
-    return AskedJobs(state.jobs.table.kind[rows], state.knowledge.options, state.machines.cluster.gpu_pool)
+    return AskedJobs(rows, state.jobs.table.kind, state.knowledge.options, state.machines.cluster.gpu_pool)
 
 
 def _policy_failed(state: State, settings: Settings, event: PolicyFailed | PolicyTimedOut) -> None:

@@ -1,7 +1,6 @@
 """How an attempt begins, stops, is parked and ends. A gang is whole or not at all."""
 
 from dataclasses import replace
-from types import UnionType
 
 import numpy as np
 
@@ -25,6 +24,9 @@ from rota.model.units import FOREVER, MILLI, MIN_HOLD_SECONDS
 ROUNDING = 1e-6
 """A slower rate than this is no rate."""
 
+_STARTS = (Launch, Resume, Resize)
+"""Commands that are answered when the job runs."""
+
 FAR = 0.1
 """What was seen and what was believed differ if they do by this part."""
 
@@ -39,10 +41,10 @@ VERDICT = {
 def started(state: State, settings: Settings, event: Started) -> None:
     flight = state.jobs.in_flight.get(event.job)
     if flight is not None and isinstance(flight.command, Suspend):
-        if flight.command.kind is SuspendKind.PARK and not state.jobs.to_kill(event.job) and _answered(state, event, Suspend):
+        if flight.command.kind is SuspendKind.PARK and not state.jobs.to_kill(event.job) and _answered(state, event, (Suspend,)):
             _keep_running(state, event.job)
         return
-    if flight is not None and not state.jobs.to_kill(event.job) and _answered(state, event, Launch | Resume | Resize):
+    if flight is not None and not state.jobs.to_kill(event.job) and _answered(state, event, _STARTS):
         if event.can_park is not None and event.can_park != state.jobs.table.can_park.item(state.jobs.row[event.job]):
             state.jobs.table.own("can_park")[state.jobs.row[event.job]] = event.can_park
         if isinstance(flight.command, Resize):
@@ -110,7 +112,6 @@ def _resized(state: State, resize: Resize, event: Started) -> None:
         state.jobs.table.steps_done[row] = event.from_step
     attempt = state.jobs.attempts[job]
     given_up = np.setdiff1d(attempt.gpus, resize.gpus)
-    given_up = given_up[state.machines.observed.held(job, given_up)]
     if len(given_up):
         state.vacate(job, given_up)
     state.jobs.attempts[job] = replace(attempt, option=resize.option, gpus=resize.gpus)
@@ -206,7 +207,7 @@ def suspended(state: State, settings: Settings, event: Suspended) -> None:
         if state.machines.failing:
             _leave_failing(state, settings, event.job)
         return
-    if not state.jobs.to_kill(event.job) and _answered(state, event, Suspend):
+    if not state.jobs.to_kill(event.job) and _answered(state, event, (Suspend,)):
         _settle(state, event.job, event.at_s)
         row = state.jobs.row[event.job]
         state.jobs.table.steps_done[row] = event.steps_done
@@ -230,7 +231,7 @@ def _learn_price(state: State, row: int, attempt: Attempt, at_s: float) -> None:
 def _park(state: State, job: int, attempt: Attempt) -> None:
     """It sleeps: its GPUs are free, its memory was set aside when it was told."""
     state.jobs.attempts[job] = replace(attempt, parked=True, parked_before=True)
-    state.vacate(job, state.gpus_of(job))
+    state.vacate(job, attempt.gpus)
 
 
 def _unpark(state: State, job: int, attempt: Attempt) -> None:
@@ -258,7 +259,7 @@ def _leave_failing(state: State, settings: Settings, job: int) -> None:
         state.question.invalidate()
 
 
-def _answered(state: State, event: Started | Suspended, expected: type | UnionType) -> bool:
+def _answered(state: State, event: Started | Suspended, expected: tuple[type, ...]) -> bool:
     """Strike a node off the list of those that owe an answer. True once all have answered."""
     flight = state.jobs.in_flight.get(event.job)
     if flight is None or not isinstance(flight.command, expected):
@@ -297,11 +298,12 @@ def end_on_node(
     if verdict is AttemptEnd.FAILED and _asked_to_stop(state, job):
         verdict = AttemptEnd.LOST
     left = () if node is None else tuple(n for n in attempt.parts if n != node)
-    gone = state.gpus_of(job)
+    gone = attempt.gpus
     if left:
         gone = gone[state.machines.cluster.gpu_node[gone] == node]
     state.vacate(job, gone)
-    state.memory.free(attempt, attempt.parts if node is None else (node,))
+    if attempt.host_gib or attempt.reserved:
+        state.memory.free(attempt, attempt.parts if node is None else (node,))
     worst = max(attempt.verdict, verdict)
     fewest = min(attempt.steps, steps)
     setback = setback or attempt.setback

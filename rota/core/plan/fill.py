@@ -45,7 +45,8 @@ class SplitGpu:
 
 def grant(candidates: Candidates, table: CandidateTable, capacity: Ints) -> Grants:
     """Walk the candidates in order and grant each job its first option that has room."""
-    option = np.full(len(table.rows), -1, dtype=np.int64)
+    option = np.empty(len(table.rows), dtype=np.int64)
+    option.fill(-1)
     left = capacity * MILLI
     options = table.options
     position, wanted = candidates.position, candidates.option

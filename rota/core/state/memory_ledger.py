@@ -46,6 +46,8 @@ class MemoryLedger:
         """Return whether a job fits on these GPUs with its partner, which is there or comes now, and with what parked jobs keep
         there. A job that is too large for the GPUs anyway is let through, and so are two jobs whose rates together are known."""
         machines = self.state.machines
+        if partner == NO_JOB and "can_park" not in self.state.jobs.table.in_use:
+            return True  # no job was ever parked
         if partner == NO_JOB and not machines.context_gib[gpus].any():
             return True
         gpu_gib = self.gpu_gib_of(job)

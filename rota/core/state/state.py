@@ -44,9 +44,14 @@ class State:
     """The talk with the policy."""
     now_s: float = 0.0
     """The latest time that the core was told."""
+    memory: MemoryLedger = field(init=False)
+    """Memory that parked jobs have reserved, and which jobs fit beside them."""
     _usable: tuple[Bools, Ints] | None = None
     _usable_without: frozenset[int] | None = None
     """The barred jobs for which `_usable` was found."""
+
+    def __post_init__(self) -> None:
+        self.memory = MemoryLedger(self)
 
     @classmethod
     def empty(
@@ -70,11 +75,6 @@ class State:
     def sharing(self) -> bool:
         """Whether two jobs may hold the same GPUs."""
         return self.knowledge.sharing or self.knowledge.options.has_colocated
-
-    @property
-    def memory(self) -> MemoryLedger:
-        """Memory that parked jobs have reserved, and which jobs fit beside them."""
-        return MemoryLedger(self)
 
     def name_of(self, job: int) -> str:
         """What is remembered of a job goes by its profile; of one without a profile, by itself."""
@@ -358,14 +358,15 @@ class State:
             self._usable = None
 
     def vacate(self, job: int, gpus: Ints) -> None:
-        """A job has given up GPUs it held. If it was beyond command, no plan could count on them: now one can."""
-        if self.sharing and self.jobs.specs[job].gpus >= 1:
-            self.machines.observed.leave(job, gpus)
+        """Free what a job holds of these GPUs. If it was barred, no plan could count on them: now one can."""
+        observed = self.machines.observed
+        if observed.parts and self.jobs.specs[job].gpus >= 1:
+            observed.leave(job, gpus)
         else:
-            self.machines.observed.release(job, gpus)
-        self._usable = None if self.jobs.barred or self.machines.taken else self._usable
-        if job in self.jobs.barred:
+            observed.release(job, gpus)
+        if self.jobs.barred or self.machines.taken:
             self._usable = None
+        if job in self.jobs.barred:
             self.question.invalidate()
 
     def set_desired(self, job: int, row: int, option: int, gpus: Ints | None, partner: int = NO_JOB) -> None:
@@ -377,7 +378,7 @@ class State:
         old = jobs.desired.pop(job, None)
         if old is not None:
             planned.release(job, old)
-        if self.sharing and table.partner.item(row) != partner:
+        if table.partner.item(row) != partner:
             self._separate_from_partner(job, table.partner.item(row))
             table.partner[row] = partner
         if gpus is None:
@@ -419,4 +420,5 @@ class State:
         twin.__dict__.update(self.__dict__)
         twin.jobs, twin.machines = self.jobs.copy(), self.machines.copy()
         twin.question, twin.knowledge = self.question.copy(), self.knowledge.copy()
+        twin.memory = MemoryLedger(twin)
         return twin
