@@ -14,7 +14,7 @@ from rota.model.units import FOREVER, MILLI
 
 
 def validate(state: State) -> None:
-    """Raise AssertionError, with a story, at the first thing that cannot be."""
+    """Raise AssertionError for the first invariant that does not hold."""
     table = state.jobs.table
     assert sorted(state.jobs.row) == sorted(state.jobs.specs), "rows and specs name different jobs"
     for job, row in state.jobs.row.items():
@@ -27,10 +27,10 @@ def validate(state: State) -> None:
         attempt = state.jobs.attempts.get(job)
         assert attempt is not None, f"a command is in flight for job {job}, which has no attempt"
         assert flight.command.attempt == attempt.number, f"job {job}'s command speaks of another attempt"
-        assert set(flight.waiting) <= set(flight.command.nodes), f"job {job} waits for nodes it never told"
+        assert set(flight.waiting) <= set(flight.command.nodes), f"job {job} waits for nodes that got no command"
     for job in state.jobs.row:
         assert job in state.jobs.unsettled or job in state.jobs.in_flight or state.settled(job), (
-            f"job {job} is forgotten half way"
+            f"job {job} is neither settled nor waiting to be reconciled"
         )
     _check_phases(state)
     assert (state.machines.host_gib >= -1e-6).all(), "more host memory is used than there is"
@@ -53,7 +53,7 @@ def _check_phases(state: State) -> None:
         assert not blocks & TO_CANCEL or blocks & TO_KILL, f"job {job} is cancelled, and its attempt is not to be killed"
         pause = state.jobs.setbacks.get(job)
         assert bool(blocks & PAUSED) == (pause is not None and pause.until_s > -FOREVER), f"the pause of job {job} is out of step"
-        assert bool(blocks & NEVER_FITS) != state.can_ever_run(table.kind.item(row)), f"job {job} is thought to fit, or not to"
+        assert bool(blocks & NEVER_FITS) != state.can_ever_run(table.kind.item(row)), f"job {job} is wrong about whether it fits"
     barred = {job for job in state.jobs.attempts if table.blocks[state.jobs.row[job]]}
     assert state.jobs.barred == barred, "the set of barred jobs is out of step"
 

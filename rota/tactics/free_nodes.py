@@ -1,7 +1,7 @@
 """Free nodes: which jobs move where so that a gang gets whole nodes, with the fewest moves.
 
 A job that moves goes to GPUs that are free now, on one node that the gang does not get. Of all ways to do that with the fewest
-moves, the cheapest is taken. Small cases are searched to the end. In large ones only the most promising nodes are looked at.
+moves, the cheapest is taken. Small cases are searched to the end, large ones only on the most promising nodes.
 """
 
 from collections import Counter
@@ -12,9 +12,9 @@ from typing import NamedTuple
 from rota.model.units import Ints
 
 MOST_NODES = 64
-"""Nodes that are looked at for each node that a gang takes: those that need the fewest moves."""
+"""Nodes that are considered for each node that a gang takes: the nodes that need the fewest moves."""
 MOST_TRIES = 5000
-"""Steps of a search. What was found till then counts."""
+"""Most steps of a search, which then returns the best plan so far."""
 
 
 class Movable(NamedTuple):
@@ -24,24 +24,24 @@ class Movable(NamedTuple):
     node: int
     gpus: int
     seconds: float
-    """What a move costs it."""
+    """Cost of moving the job, in seconds."""
 
 
 class DefragmentPlan(NamedTuple):
-    """Nodes for a gang, and what has to be done first."""
+    """Nodes for a gang, and the moves that free them."""
 
     nodes: tuple[int, ...]
     moves: tuple[tuple[Movable, int], ...]
-    """Jobs, and the node that each goes to."""
+    """Jobs, and the node to which each moves."""
 
     @property
     def gpu_seconds(self) -> float:
-        """What the moves cost."""
+        """Cost of the moves, in GPU-seconds."""
         return sum(job.seconds * job.gpus for job, _ in self.moves)
 
 
 class _Way(NamedTuple):
-    """Some of the jobs of a node leave it."""
+    """Some of the jobs of a node, which leave it."""
 
     jobs: tuple[Movable, ...]
     freed: int
@@ -101,7 +101,7 @@ class _Search:
                     self._look(number + 1, (*nodes, node), (*ways, way))
 
     def _judge(self, nodes: tuple[int, ...], ways: tuple[_Way, ...]) -> None:
-        """Keep a set if it gives enough, is better than the best so far, and those who leave have somewhere to go."""
+        """Keep a set if it gives enough GPUs, is better than the best so far, and there is room for the jobs that leave."""
         key = (sum(len(way.jobs) for way in ways), sum(way.price for way in ways))
         room = sum(self._free[node] for node in nodes) + sum(way.freed for way in ways)
         if room < self._gpus or key >= self._key:
@@ -114,7 +114,7 @@ class _Search:
             self._key, self.best = key, DefragmentPlan(nodes, self._targets(leaving, rooms, set(nodes)))
 
     def _targets(self, leaving: list[Movable], rooms: list[int], taken: set[int]) -> tuple[tuple[Movable, int], ...]:
-        """A node for each that leaves, given how much room the node has at that moment; the lowest number of several."""
+        """Return a node for each job that leaves, given the room of that node at its turn; the lowest number of several."""
         left = {node: room for node, room in enumerate(self._free) if room and node not in taken}
         moves = []
         for job, room in zip(leaving, rooms, strict=True):
@@ -129,7 +129,7 @@ def _from_here_on(prices: list[float]) -> list[float]:
 
 
 def _fewest(jobs: Sequence[Movable], gpus: int) -> int:
-    """How many of these jobs have to leave at least to free so many GPUs."""
+    """Return the fewest of these jobs that free this many GPUs when they leave."""
     count = 0
     for size in sorted((job.gpus for job in jobs), reverse=True):
         if gpus <= 0:
@@ -140,8 +140,8 @@ def _fewest(jobs: Sequence[Movable], gpus: int) -> int:
 
 
 def _ways(jobs: Sequence[Movable], free: int, least: int, more: bool) -> Iterator[_Way]:
-    """Which jobs may leave a node so that it gives at least so many GPUs, fewest first. Of jobs of one size the cheapest leave.
-    Unless it should give `more` where that helps, no job leaves that need not."""
+    """Yield sets of jobs that may leave a node so that it has at least `least` free GPUs, fewest jobs first. Of jobs of one size
+    the cheapest leave. No job leaves without need, unless `more` GPUs would help."""
     sizes: dict[int, list[Movable]] = {}
     for job in sorted(jobs, key=lambda job: (job.seconds, job.job)):
         sizes.setdefault(job.gpus, []).append(job)
@@ -156,8 +156,8 @@ def _ways(jobs: Sequence[Movable], free: int, least: int, more: bool) -> Iterato
 
 
 def fit(sizes: Sequence[int], bins: Counter[int]) -> list[int] | None:
-    """Room of the node that each of these jobs, the largest first, goes to at its turn, given how many nodes have how much room.
-    None: they do not fit. The tightest fit comes first; if that ends nowhere, others are tried."""
+    """Room of the node that each of these jobs, the largest first, goes to at its turn, given the number of nodes with each
+    amount of room. None: they do not fit. The tightest fit is tried first."""
     failed: set[tuple[int, tuple[tuple[int, int], ...]]] = set()
 
     def go_on(number: int) -> list[int] | None:

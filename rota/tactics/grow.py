@@ -17,13 +17,13 @@ class Growable(NamedTuple):
 
     position: int
     option: int
-    """By which it would run."""
+    """Option by which it would run."""
     more: int
-    """GPUs that it would take besides those it is granted."""
+    """GPUs that it would get in addition to its grant."""
     gain: float
-    """How many times as fast it would be."""
+    """Factor by which it would be faster."""
     ready: bool
-    """It has this size already, or the GPUs have been idle for long enough."""
+    """Whether it already has this size, or has run for long enough."""
 
 
 @dataclass(frozen=True)
@@ -32,12 +32,12 @@ class Grow(Tactic):
 
     turn: ClassVar[int] = 20
     idle_seconds: float = 300.0
-    """A job has to run for so long as it does before it grows."""
+    """How long a job runs unchanged before it grows, in seconds."""
     least_gain: float = 1.05
-    """It must be so many times as fast."""
+    """Least factor by which it must become faster."""
 
     def choose(self, sizes: Sequence[Growable], left: int) -> dict[int, int]:
-        """Position -> option of those who grow into so many idle GPUs of one pool."""
+        """Return the option of each position that grows, given this many idle GPUs of one pool."""
         chosen: dict[int, int] = {}
         for size in sorted(sizes, key=lambda each: -(each.gain - 1.0) / each.more):
             if size.ready and size.gain >= self.least_gain and size.more <= left and size.position not in chosen:

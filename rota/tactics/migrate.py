@@ -29,13 +29,13 @@ class Migrate(Tactic):
         _move_to_faster(mover, self)
 
     def gain_seconds(self, seconds: float, price: float, faster: float) -> float:
-        """How much further a job gets in so many seconds, in seconds at its present pace, if it pays the price of a move and is
-        so many times faster from then on. Less than 0: it should stay."""
+        """Return how much further a job gets within `seconds` if it moves at this price and is faster by this factor afterwards,
+        in seconds at its present pace. Below 0: it should stay."""
         return max(seconds - price, 0.0) * faster - seconds
 
 
 def _move_closer(mover: Mover, tactic: Migrate) -> None:
-    """Bring the GPUs of those jobs together that gain most by it. Free GPUs are left to gangs that wait for a place."""
+    """Bring the GPUs of the jobs together that gain most by it. Free GPUs are left to gangs that wait for a place."""
     if not mover.room.any():
         return
     state, seated, cluster = mover.state, mover.seated, mover.state.machines.cluster

@@ -26,12 +26,13 @@ from rota.tactics.pair_up import Packable, pair_up
 
 @dataclass(frozen=True)
 class Pack(Colocating):
-    """Two jobs on the same GPUs where that does more than one after the other."""
+    """Two jobs share GPUs where they get more done together than one after the other."""
 
     turn: ClassVar[int] = 10
 
     def order(self, draft: Draft) -> None:
-        """Of partners whose pair pays or is on trial, let the later one get other GPUs only after all other candidates."""
+        """Move the later partner of a pair that pays or is on trial behind all other candidates, so that it stays with its
+        partner."""
         state, table, candidates = draft.state, draft.table, draft.candidates
         if not state.machines.planned.parts:
             return

@@ -6,7 +6,7 @@ from typing import NamedTuple
 import numpy as np
 
 USUAL_UTILISATION = 0.7
-"""Of a job that was not measured."""
+"""Assumed utilisation of a job that was not measured, from 0 to 1."""
 
 
 class Packable(NamedTuple):
@@ -14,37 +14,36 @@ class Packable(NamedTuple):
 
     position: int
     name: str
-    """Its profile, or the job itself where it has none."""
+    """Profile of the job, or its number if it has none."""
     option: int
-    """By which it runs, or would."""
+    """Option by which it runs, or would run."""
     pool: int
     gpus: int
     node: int
-    """The first node of its GPUs; of a job that waits, of the GPUs on which it sleeps; -1: none."""
+    """First node of its GPUs, or of the GPUs on which it is parked; -1 if none."""
     utilisation: float
-    """How busy it keeps its GPUs alone, from 0 to 1; not a number: not measured."""
+    """GPU utilisation without a partner, from 0 to 1; not a number if not measured."""
     gib: float
-    """The most memory it takes on each GPU; not a number: not known."""
+    """Largest memory that it takes on a GPU, in GiB; not a number if unknown."""
     room_gib: float
-    """What it leaves there of a job that runs."""
+    """Memory that a running job leaves on each of its GPUs, in GiB."""
     seat: tuple[int, ...] = ()
-    """Its GPUs; of a job that waits, those on which it sleeps or still runs: it joins others only there, since to move it costs
-    more."""
+    """GPUs of the job. A waiting job that is parked or still runs joins other jobs only there, since moving it costs more."""
     measured: bool = True
-    """It was measured alone. Until then it is not tried with others."""
+    """Whether it was measured alone. Until then it is not tried with others."""
 
 
 class PairWish(NamedTuple):
     runner: int
     joiner: int
     option: int
-    """Of the joiner."""
+    """Option of the joiner."""
     hoped: float | None
-    """The gain that is hoped for, if the pair has to be tried; None: its gain is known."""
+    """Expected gain of a pair that has to be tried; None if its gain is known."""
 
 
 Gain = Callable[[str, str, int, int], float | None]
-"""What is believed of two names on so many GPUs of a pool: how much more they do together; None: that is not known."""
+"""Returns the believed gain of two names on a number of GPUs of a pool; None if unknown."""
 
 
 def pair_up(
@@ -89,7 +88,7 @@ def pair_up(
 def _best(
     groups: dict[str, list[Packable]], joiner: Packable, gain: Gain, least_gain: float, busy: set[int], surprise: float
 ) -> tuple[Packable, float | None] | None:
-    """The runner with which most would be gained. Of a pair that was never measured, what the two leave idle is hoped for."""
+    """Return the runner with the largest gain. The expected gain of a pair that was never measured is what both leave idle."""
     best, most = None, least_gain
     for name, runners in groups.items():
         seen = gain(name, joiner.name, joiner.pool, joiner.gpus)
@@ -98,7 +97,7 @@ def _best(
         if worth <= most:
             continue
         for runner in runners:
-            fits = not joiner.gib > runner.room_gib  # what is not known does not stand in the way
+            fits = not joiner.gib > runner.room_gib  # unknown memory does not prevent a pair
             if fits and (seen is not None or (runner.node not in busy and runner.measured)):
                 best, most = (runner, hoped if seen is None else None), worth
                 break

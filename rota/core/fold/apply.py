@@ -81,7 +81,7 @@ def apply(state: State, settings: Settings, event: Event) -> None:
 
 
 def set_clock(state: State, settings: Settings, now_s: float) -> None:
-    """It is later now. While there are no jobs, the first round is still to begin."""
+    """Advance the clock. While there are no jobs, the first round has not begun."""
     if now_s > state.now_s:
         state.now_s = now_s
     if not state.jobs.row:
@@ -89,7 +89,7 @@ def set_clock(state: State, settings: Settings, now_s: float) -> None:
 
 
 def asked_to_wake(state: State, wake_s: float) -> None:
-    """The driver was asked to come back at this time."""
+    """Note the time for which the driver was asked to wake the scheduler."""
     state.question.wake_s = wake_s
 
 
@@ -148,17 +148,16 @@ def _progressed(state: State, settings: Settings, event: Progressed) -> None:
 
 
 def _learn_from(state: State, settings: Settings, rows: Ints, done: Floats, before_s: Floats, at_s: float) -> None:
-    """These running jobs did so many steps since `before_s`."""
+    """Learn from the steps that running jobs did since `before_s`."""
     table = state.jobs.table
-    # Since it was last heard of its pace may have changed, and its steps were only believed; one that is done may only wait to be
-    # noticed. That says nothing.
+    # A report says nothing about the pace if the pace has changed since the last one, or if the job has done all its steps.
     clean = (table.told_s[rows] == before_s) & (table.steps_done[rows] < table.steps_total[rows])
     clean &= table.phase[rows] != Phase.RESIZING
-    if state.knowledge.sharing:  # of two that share GPUs without an option for that, trials tell
+    if state.knowledge.sharing:  # trials measure pairs that have no option
         option = state.knowledge.options.by_account[table.kind[rows], table.account[rows]]
         clean &= (table.beside[rows] == NO_JOB) | (state.knowledge.options.partner_kind[option] >= 0)
     if settings.learn:
-        stands = table.steps_done[rows] <= table.paced_steps[rows]  # since it began: short rounds add up
+        stands = table.steps_done[rows] <= table.paced_steps[rows]  # since the attempt began, so that short rounds add up
         seconds = np.where(stands, at_s - table.paced_s[rows], at_s - before_s)
         learn(state, rows[clean], done[clean], seconds[clean])
     if settings.learn_variability and state.knowledge.learning is not None:
@@ -204,7 +203,8 @@ def _allocated(state: State, settings: Settings, event: Allocated) -> None:
 
 
 def _with_memory(allocation: Allocation, before: PolicyAnswer | None, policy: str) -> Allocation:
-    """A journal leaves large memories out: then the policy goes on with what the last snapshot has."""
+    """Return the allocation with the policy's memory. A journal leaves large memories out; then the one of the last snapshot
+    stays."""
     if not isinstance(allocation, Assignment) or not allocation.memory_in_snapshots or allocation.memory is not None:
         return allocation
     known = before is not None and before.policy == policy
@@ -212,7 +212,7 @@ def _with_memory(allocation: Allocation, before: PolicyAnswer | None, policy: st
 
 
 def _fault(allocation: object, asked: AskedJobs, asked_s: float) -> str:
-    """What is wrong with an answer. One so odd that looking at it fails is wrong too: it must not stop the core."""
+    """Return what is wrong with an answer; empty if nothing is. An answer that cannot even be read must not stop the core."""
     if not isinstance(allocation, _ALLOCATIONS):
         return f"it is a {type(allocation).__name__}, not a Ranking, Shares or an Assignment"
     try:
@@ -227,8 +227,8 @@ def _fault(allocation: object, asked: AskedJobs, asked_s: float) -> str:
 
 
 def _asked_about(state: State) -> AskedJobs:
-    """The jobs of the open question. An answer is believed only if it fits them: a wrong one must not stop the core, now or when
-    it recovers."""
+    """Return the jobs of the open policy call, against which its answer is checked. A wrong answer must not stop the core, now or
+    when it recovers."""
     assert state.question.asked is not None
     rows = state.jobs.rows
     if state.jobs.version != state.question.asked_version:
@@ -248,7 +248,8 @@ def _policy_failed(state: State, settings: Settings, event: PolicyFailed | Polic
 
 
 def _close_accounts(state: State, settings: Settings) -> None:
-    """New shares: what the old ones promised and did not give is owed from now on, and time received counts from zero."""
+    """Close the accounts of the shares in force: time that they promised and did not give is owed from now on, and the time
+    received starts at zero."""
     jobs, answer = state.jobs.table, state.question.answer
     if answer is None or not jobs.size or not isinstance(answer.allocation, Shares):
         state.question.shares_s = state.now_s  # only shares promise time
@@ -267,7 +268,7 @@ def _close_accounts(state: State, settings: Settings) -> None:
     np.clip(jobs.deficit[: jobs.size], -most, most, out=jobs.deficit[: jobs.size])
     jobs.received[: jobs.size] = 0.0
     running = (jobs.using[: jobs.size] > 0).nonzero()[0]
-    # What a running job has had so far was settled just now, though it is booked only with its next report.
+    # The time of a running job up to now is settled, though it is booked only with the next report.
     jobs.received[running, jobs.account[running]] = jobs.as_of_s[running] - state.now_s
 
 
@@ -278,7 +279,7 @@ def _decided(state: State, settings: Settings, event: Decided) -> None:
         if state.sharing or state.knowledge.options.has_fractions:
             rows = {change.job: state.jobs.row[change.job] for change in event.plan.changes if change.job in state.jobs.row}
             before = {job: state.jobs.table.option.item(row) for job, row in rows.items()}
-            for job, mine in rows.items():  # all let go before any takes a part
+            for job, mine in rows.items():  # all give up their GPUs before any takes a fraction
                 state.set_desired(job, mine, -1, None)
         row_of, options, want = state.jobs.row, state.jobs.table.option, state.set_desired
         for change in event.plan.changes:
@@ -320,15 +321,15 @@ def _decided(state: State, settings: Settings, event: Decided) -> None:
 
 
 def _new_slice(state: State, change: PlacementChange, row: int) -> None:
-    """A slice begins with another option: now if the job goes on where it is, else when it runs. A job that only moves keeps the
-    slice that it has."""
+    """Begin a slice, as the option of a job changes: now if the job continues where it is, otherwise when it runs. A move alone
+    begins no slice."""
     attempt = state.jobs.attempts.get(change.job)
     goes_on = attempt is not None and change.gpus is not None and same_gpus(attempt.gpus, change.gpus)
     state.jobs.table.slice_s[row] = state.now_s if goes_on and state.jobs.table.using.item(row) > 0 else FOREVER
 
 
 def _launched(state: State, launch: Launch, row: int) -> Attempt:
-    """A new attempt: it holds its GPUs from now on."""
+    """Add an attempt, which holds its GPUs from now on."""
     jobs = state.jobs
     table, job, option = jobs.table, launch.job, launch.option
     account = state.knowledge.options.account.item(option)
@@ -345,7 +346,7 @@ def _launched(state: State, launch: Launch, row: int) -> Attempt:
 
 
 def _sent(state: State, command: JobCommand) -> None:
-    """A command left: book that it is in flight, and what it takes hold of before any answer."""
+    """Note that a command is in flight, and what it occupies before it is answered."""
     job, jobs = command.job, state.jobs
     row, attempt, table = jobs.row.get(job), jobs.attempts.get(job), jobs.table
     if row is None:
@@ -373,7 +374,7 @@ def _sent(state: State, command: JobCommand) -> None:
 
 
 def _resizing(state: State, resize: Resize, attempt: Attempt) -> None:
-    """Until it has answered, a job holds the larger of the sizes that it has and gets."""
+    """Let a job that resizes hold the larger of its two sizes until it has answered."""
     job = resize.job
     state.open_account(resize.option)
     more = np.setdiff1d(resize.gpus, attempt.gpus)

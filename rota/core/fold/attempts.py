@@ -22,13 +22,13 @@ from rota.model.job import Phase
 from rota.model.units import FOREVER, MILLI, MIN_HOLD_SECONDS
 
 ROUNDING = 1e-6
-"""A slower rate than this is no rate."""
+"""Rates below this count as zero, in steps per second."""
 
 _STARTS = (Launch, Resume, Resize)
 """Commands that are answered when the job runs."""
 
 FAR = 0.1
-"""What was seen and what was believed differ if they do by this part."""
+"""Relative difference beyond which a measured time replaces the believed one."""
 
 VERDICT = {
     Outcome.FINISHED: AttemptEnd.FINISHED,
@@ -59,7 +59,7 @@ def started(state: State, settings: Settings, event: Started) -> None:
 
 
 def _keep_running(state: State, job: int) -> None:
-    """It was to be parked, and can't be. It has the GPUs that it had, and those who were promised them wait."""
+    """Let a job run on that could not be parked. It keeps its GPUs, and jobs that were to get them wait."""
     jobs, row, planned = state.jobs, state.jobs.row[job], state.machines.planned
     attempt = jobs.attempts[job]
     jobs.table.own("can_park")[row] = False
@@ -79,7 +79,7 @@ def _keep_running(state: State, job: int) -> None:
 
 
 def attached(state: State, settings: Settings, event: Attached) -> None:
-    """A session says whether it saves. A spec that says that the job does not has the last word."""
+    """Note whether a session saves. A spec that says that the job does not save has the last word."""
     attempt = state.jobs.attempts.get(event.job)
     if attempt is None or attempt.number != event.attempt:
         return
@@ -91,20 +91,20 @@ def attached(state: State, settings: Settings, event: Attached) -> None:
 
 
 def saves_after_all(state: State, row: int) -> None:
-    """A checkpoint of this job was seen. One that was not known to save is known to now."""
+    """Note that a job saves, as a checkpoint of it was seen."""
     if not state.jobs.table.saves.item(row) and state.jobs.specs[state.jobs.table.id.item(row)].saves is None:
         _known_to_save(state, row)
 
 
 def _known_to_save(state: State, row: int) -> None:
-    """It may be suspended from now on, so that jobs that wait may get its GPUs."""
+    """Let a job be suspended from now on, so that waiting jobs may get its GPUs."""
     if not state.jobs.table.saves.item(row):
         state.jobs.table.own("saves")[row] = True
         state.question.invalidate()
 
 
 def _resized(state: State, resize: Resize, event: Started) -> None:
-    """It goes on with another size. What it no longer has is free."""
+    """Let a job continue with another size, and free the GPUs that it gave up."""
     job, row = event.job, state.jobs.row[event.job]
     _learn_resize(state, row, event.at_s)
     _settle(state, job, event.at_s)
@@ -119,7 +119,7 @@ def _resized(state: State, resize: Resize, event: Started) -> None:
 
 
 def _learn_resize(state: State, row: int, at_s: float) -> None:
-    """What another size took is what the next one will take, if it is far from what was believed."""
+    """Believe the measured time of a resize if it is far from the believed one."""
     table = state.jobs.table
     if table.phase.item(row) != Phase.RESIZING:
         return
@@ -129,13 +129,14 @@ def _learn_resize(state: State, row: int, at_s: float) -> None:
 
 
 def begin(state: State, job: int, at_s: float, min_run_factor: float = 0.0) -> None:
-    """All parts are up: the job runs, as far as we believe at its option's rate. `min_run_factor`: as in the settings."""
+    """Begin to run a job whose processes have all started, at the believed rate of its option. `min_run_factor`: as in the
+    settings."""
     jobs, options, question = state.jobs, state.knowledge.options, state.question
     row, attempt, table, sharing = jobs.row[job], jobs.attempts[job], jobs.table, state.sharing
     if attempt.parked:
         _unpark(state, job, attempt)
     phase, option = table.phase.item(row), attempt.option
-    if phase == Phase.UNREACHABLE:  # it counts as running once its node is back in sight
+    if phase == Phase.UNREACHABLE:  # it counts as running once its node is reachable again
         state.requeue(job)
         return
     if at_s > state.now_s:
@@ -170,7 +171,7 @@ def begin(state: State, job: int, at_s: float, min_run_factor: float = 0.0) -> N
         question.until_s = min(question.until_s, state.now_s + seconds)
     if question.somebody_waits and question.answer is not None:
         ranking, ids = question.answer.allocation, question.answer.ids
-        if isinstance(ranking, Ranking) and ranking.run_seconds is not None:  # a rank changes when it has run so long
+        if isinstance(ranking, Ranking) and ranking.run_seconds is not None:  # a rank changes after this run time
             position = int(ids.searchsorted(job))
             if position < len(ids) and ids[position] == job:
                 holds = max(float(ranking.run_seconds[position]), MIN_HOLD_SECONDS)
@@ -179,7 +180,7 @@ def begin(state: State, job: int, at_s: float, min_run_factor: float = 0.0) -> N
 
 def _set_min_run(state: State, row: int, attempt: Attempt, at_s: float, factor: float) -> None:
     """The minimum run time of an attempt that begins now, from what its start took and what its last stop cost. What was believed
-    of a move before either was measured is the least of it, unless the job only slept."""
+    of a move before either was measured is the minimum, unless the job was parked."""
     table = state.jobs.table
     seconds = max(at_s - table.phase_s.item(row), 0.0)
     if attempt.parked:
@@ -190,7 +191,7 @@ def _set_min_run(state: State, row: int, attempt: Attempt, at_s: float, factor: 
 
 
 def _learn_stop(state: State, row: int, at_s: float, saved_some: bool) -> None:
-    """What it cost to stop it: the time that took, and if it saved nothing, all it did since it was started."""
+    """Note what it cost to stop a job: the time that it took, and all work since the start if nothing was saved."""
     table = state.jobs.table
     since_s = table.phase_s.item(row) if saved_some else min(table.paced_s.item(row), table.phase_s.item(row))
     table.own("stop_seconds")[row] = max(at_s - since_s, 0.0)
@@ -220,8 +221,8 @@ def suspended(state: State, settings: Settings, event: Suspended) -> None:
 
 
 def _learn_price(state: State, row: int, attempt: Attempt, at_s: float) -> None:
-    """What parking took is what it will take. The first time of an attempt is dearer, because the host's memory has to be
-    made ready, and does not come again: it says only that parking is no dearer than that."""
+    """Believe that parking will take the time that it took. The first time of an attempt takes longer, since host memory has to
+    be allocated, so it is only an upper bound."""
     table = state.jobs.table
     seconds = max(at_s - table.phase_s.item(row), 0.0)
     if attempt.parked_before or seconds < table.park_seconds.item(row):
@@ -229,7 +230,7 @@ def _learn_price(state: State, row: int, attempt: Attempt, at_s: float) -> None:
 
 
 def _park(state: State, job: int, attempt: Attempt) -> None:
-    """It sleeps: its GPUs are free, its memory was set aside when it was told."""
+    """Mark a job as parked and free its GPUs. Its host memory was reserved when the command was sent."""
     state.jobs.attempts[job] = replace(attempt, parked=True, parked_before=True)
     state.vacate(job, attempt.gpus)
 
@@ -249,7 +250,7 @@ def exited(state: State, settings: Settings, event: Exited) -> None:
 
 
 def _leave_failing(state: State, settings: Settings, job: int) -> None:
-    """Something of a job has ended. If its node is failing, the GPUs that are free now are cordoned; the job goes elsewhere."""
+    """Cordon the free GPUs of failing nodes, as an attempt has ended there, and let its job go to other nodes."""
     review(state, settings)
     cordon(state, settings)
     want, machines = state.jobs.desired.get(job), state.machines
@@ -260,7 +261,7 @@ def _leave_failing(state: State, settings: Settings, job: int) -> None:
 
 
 def _answered(state: State, event: Started | Suspended, expected: tuple[type, ...]) -> bool:
-    """Strike a node off the list of those that owe an answer. True once all have answered."""
+    """Take a node off the list of nodes that owe an answer. Return whether all have answered."""
     flight = state.jobs.in_flight.get(event.job)
     if flight is None or not isinstance(flight.command, expected):
         return False
@@ -275,7 +276,7 @@ def _answered(state: State, event: Started | Suspended, expected: tuple[type, ..
 
 
 def _settle(state: State, job: int, at_s: float) -> None:
-    """Book the service received up to now; the job runs no more."""
+    """Book the service that a job received up to now, and stop counting."""
     row, table = state.jobs.row[job], state.jobs.table
     if at_s > state.now_s:
         at_s = state.now_s
@@ -291,7 +292,8 @@ def _settle(state: State, job: int, at_s: float) -> None:
 def end_on_node(
     state: State, job: int, node: int | None, at_s: float, verdict: AttemptEnd, steps: float, *, setback: str = ""
 ) -> None:
-    """Processes of one node (None: of all) are gone; with the last of them the attempt is over."""
+    """Note that the processes of an attempt on one node are gone, or on all nodes if None. With the last of them the attempt
+    ends."""
     attempt = state.jobs.attempts[job]
     if node is not None and node not in attempt.parts:
         return
@@ -313,7 +315,7 @@ def end_on_node(
         if flight is not None and node in flight.waiting:
             state.jobs.in_flight[job] = replace(flight, waiting=tuple(n for n in flight.waiting if n != node))
         _settle(state, job, at_s)
-        # A gang is whole or not at all: what is left of it must go, unless it is leaving by itself.
+        # A gang runs whole or not at all: the rest of it is killed, unless it is ending by itself.
         flight = state.jobs.in_flight.get(job)
         saving = flight is not None and isinstance(flight.command, Suspend) and flight.command.kind is SuspendKind.CHECKPOINT
         if not (verdict is AttemptEnd.FINISHED or (verdict is AttemptEnd.SUSPENDED and saving)):
@@ -363,7 +365,7 @@ def _end_life(state: State, job: int, at_s: float, verdict: AttemptEnd, steps: f
         if "saves" in table.in_use:
             saves_after_all(state, row)
     table.steps_done[row] = saved
-    if setback:  # what it was granted is for others while it pauses
+    if setback:  # other jobs may have its GPUs while it pauses
         state.set_desired(job, row, -1, None)
         state.question.invalidate()
     elif verdict is AttemptEnd.SUSPENDED:
@@ -373,7 +375,7 @@ def _end_life(state: State, job: int, at_s: float, verdict: AttemptEnd, steps: f
     if verdict is AttemptEnd.SUSPENDED or suspending:
         table.suspensions[row] += 1
     want, machines = jobs.desired.get(job), state.machines
-    # One that had to leave its GPUs and got no others may run elsewhere, now that it has left.
+    # A job that had to leave its GPUs and got no others may now run elsewhere.
     had_to_leave = want is None and bool(machines.draining or machines.cordoned)
     if verdict is not AttemptEnd.SUSPENDED or not suspending or had_to_leave:
         state.question.invalidate()

@@ -1,4 +1,4 @@
-"""Nodes: what a report, a loss or a silence says about everything that was on one."""
+"""Node events: what the report or the loss of a node means for the attempts on it."""
 
 import numpy as np
 
@@ -101,7 +101,7 @@ def gpus_taken(state: State, settings: Settings, event: GpusTaken) -> None:
 
 
 def keep_off_taken(state: State) -> None:
-    """Other programs use these GPUs, and no job of ours has them any more: a job that was to start there waits."""
+    """Plan nothing on free GPUs that other programs use. A job that was to start there waits."""
     free = [gpu for gpu in state.machines.taken if state.machines.observed.free[gpu]]
     if free:
         _plan_nothing_on(state, np.array(free))
@@ -123,15 +123,15 @@ def node_left(state: State, settings: Settings, event: NodeLeft) -> None:
 
 
 def drop_attempts_on(state: State, node: int, at_s: float) -> None:
-    """Everything this node had is dead."""
+    """End all attempts of a node, whose processes are gone."""
     for job, attempt in list(state.jobs.attempts.items()):
         if node in attempt.parts:
             end_on_node(state, job, node, at_s, AttemptEnd.LOST, saved(state, job))
-            _mark_reachable(state, job)  # what is left of it may all be in sight
+            _mark_reachable(state, job)  # its other nodes may all be reachable
 
 
 def mark_unreachable(state: State, node: int) -> None:
-    """A node went silent. Jobs there keep their leases, and no job takes their GPUs before these end."""
+    """Mark a silent node and its jobs as unreachable. No job gets their GPUs before their leases end."""
     _take_down(state, node)
     for job, attempt in list(state.jobs.attempts.items()):
         if node in attempt.parts:
@@ -149,7 +149,7 @@ def _take_down(state: State, node: int) -> None:
 
 
 def _plan_nothing_on(state: State, gpus: Ints) -> None:
-    """A job that was to start on these GPUs, or to move there, is to do neither."""
+    """Withdraw the placement of jobs that were to start on these GPUs, or to move there."""
     for job in sorted(state.machines.planned.holders(gpus)):
         attempt = state.jobs.attempts.get(job)
         if attempt is None or not same_gpus(attempt.gpus, state.jobs.desired[job]):
@@ -160,7 +160,7 @@ def _plan_nothing_on(state: State, gpus: Ints) -> None:
 
 
 def _mark_reachable(state: State, job: int) -> None:
-    """Its node is back in sight: the job is where it was, unless another of its nodes is still silent."""
+    """Mark a job as reachable, unless another of its nodes is still silent."""
     attempt = state.jobs.attempts.get(job)
     if attempt is None or not state.jobs.out_of_reach(job) or not state.machines.node_up[list(attempt.parts)].all():
         return

@@ -11,12 +11,12 @@ from rota.core.plan.order import Candidates
 from rota.model.units import FOREVER, MILLI, Bools, Floats, Ints
 
 FEW = 512
-"""So few candidates are walked one by one: that is faster than many small arrays."""
+"""Number of candidates below which a loop is faster than many small arrays."""
 
 
 @dataclass(slots=True, eq=False)
 class Grants:
-    """Who runs by which option."""
+    """Which jobs run, by which options."""
 
     position: Ints
     """Granted jobs, in the order they were granted."""
@@ -88,7 +88,7 @@ def _fill_with_parts(candidates: Candidates, wanted: Ints, table: CandidateTable
     order: list[int] = []
     seconds = table.steps_left[candidates.position] / options.rate[wanted] if candidates.reserve else np.zeros(len(wanted))
     soonest = FOREVER
-    """When the first of those ends who were granted before the first job that does not fit."""
+    """When the first job ends of those that were granted before the first job that does not fit."""
     stuck = False
     position = candidates.position.tolist()
     last = {job: number for number, job in enumerate(position)}
@@ -276,7 +276,7 @@ def _fits(pool: Ints, need: Ints, left: Ints) -> Bools:
 
 def _fill_with_reservation(job: Ints, option: Ints, table: CandidateTable, left: Ints) -> Ints:
     """Backfill: the first job that fits nowhere gets a reservation where it can start soonest; others may overtake it only
-    if they end before that, or leave it its GPUs all the same."""
+    if they end before that, or leave enough GPUs for it."""
     pool, need = table.options.pool[option], table.options.milligpus[option]
     before = _fill(job, pool, need, left, blocking=True)
     waits = ~np.isin(job, job[before])

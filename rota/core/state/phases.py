@@ -35,9 +35,9 @@ PAUSED = 2
 NEVER_FITS = 4
 """No node that has not left can run the job."""
 HIDDEN = 8
-"""A node of its attempt is unreachable."""
+"""A node of the attempt is unreachable."""
 TO_KILL = 16
-"""Its attempt is to be killed."""
+"""The attempt is to be killed."""
 TO_CANCEL = 32
 """The job ends with its attempt, which is to be killed."""
 ENDED = 64

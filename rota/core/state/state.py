@@ -1,4 +1,4 @@
-"""The state: all the core knows, as four records, and what takes more than one of them to read or to change.
+"""The state: all that the core knows, as four records, and the methods that take more than one of them.
 
 Values in dicts are never changed in place, so a copy of the state is a copy of its columns and of its dicts.
 """
@@ -35,15 +35,15 @@ class State:
     """The whole state of the scheduler. `fold` and `learn` write it; everything else reads it (a test sees to that)."""
 
     machines: NodeTable
-    """Nodes, and who holds which GPUs."""
+    """Nodes, and which jobs hold which GPUs."""
     knowledge: Beliefs
-    """What is believed."""
+    """Beliefs."""
     jobs: ActiveJobs = field(default_factory=ActiveJobs)
     """Jobs that have not ended."""
     question: SchedulingCycle = field(default_factory=SchedulingCycle)
-    """The talk with the policy."""
+    """The policy call, its answer and the plan in force."""
     now_s: float = 0.0
-    """The latest time that the core was told."""
+    """Time of the latest step."""
     memory: MemoryLedger = field(init=False)
     """Memory that parked jobs have reserved, and which jobs fit beside them."""
     _usable: tuple[Bools, Ints] | None = None
@@ -64,7 +64,7 @@ class State:
         learning: Variability | None = None,
         sharing: bool = False,
     ) -> Self:
-        """No job yet, and all nodes up."""
+        """Return a state without jobs, in which all nodes are up."""
         known = Beliefs(rates=rates, costs=costs, variability=variability, learning=learning, skews=skews or Skews())
         known.sharing = sharing
         return cls(machines=NodeTable.of(cluster), knowledge=known)
@@ -77,17 +77,17 @@ class State:
         return self.knowledge.sharing or self.knowledge.options.has_colocated
 
     def name_of(self, job: int) -> str:
-        """What is remembered of a job goes by its profile; of one without a profile, by itself."""
+        """Return the name by which measurements of a job are kept: its profile, or its number if it has none."""
         return self.jobs.specs[job].profile or f"#{job}"
 
     def pair_seen(self, job: int, other: int, pool: int, gpus: int) -> PairStats | None:
-        """What is known of two jobs on the same GPUs of a pool, in this order."""
+        """Return what is known of two jobs on the same GPUs of a pool, in this order."""
         accelerator = self.machines.cluster.pools[pool]
         return self.knowledge.pair_seen(self.name_of(job), self.name_of(other), accelerator, gpus)
 
     def slowdown(self, job: int, gpus: Ints) -> float:
-        """How many times longer a step is believed to take on these GPUs than on usual ones of their type that lie as close
-        together as they can."""
+        """Return the believed slowdown of a job on these GPUs, relative to normal GPUs of their type that are as close together
+        as possible."""
         known = self.knowledge.variability
         if known is None and len(gpus) == 1:
             return 1.0  # most jobs
@@ -95,7 +95,7 @@ class State:
         return slow * self.stretch(job, gpus)
 
     def stretch(self, job: int, gpus: Ints) -> float:
-        """How many times longer it is believed to take because these GPUs do not lie as close together as they could."""
+        """Return the believed slowdown of a job because these GPUs are not as close together as possible."""
         cluster = self.machines.cluster
         levels = cluster.spanned(gpus)
         if not levels:
@@ -105,13 +105,13 @@ class State:
         return penalties[levels] / penalties[cluster.fewest_levels(pool, len(gpus))]
 
     def placement_traits(self, job: int, pool: int, gpus: int) -> PlacementTraits:
-        """What is believed of a job on so many GPUs that depends on where it is placed."""
+        """Return what is believed of a job on this many GPUs that depends on its place."""
         jobs = self.jobs
         kind = jobs.table.kind.item(jobs.row[job])
         return self.knowledge.placement_traits(kind, pool, gpus, jobs.specs[job], self.machines.cluster)
 
     def usable(self) -> tuple[Bools, Ints]:
-        """Which GPUs may be granted, and how many of them each pool has."""
+        """Return which GPUs may be granted, and how many of them each pool has."""
         if self._usable is None or self._usable_without is not self.jobs.barred:
             machines, jobs = self.machines, self.jobs
             mask = machines.staying()
@@ -125,12 +125,12 @@ class State:
                 mask |= self._shared_with_the_barred()
             counts = np.bincount(machines.cluster.gpu_pool[mask], minlength=len(machines.cluster.pools))
             mask.setflags(write=False)
-            counts.setflags(write=False)  # policies see this very array
+            counts.setflags(write=False)  # policies see this array
             self._usable, self._usable_without = (mask, counts), jobs.barred
         return self._usable
 
     def _shared_with_the_barred(self) -> Bools:
-        """GPUs on which a job that may be scheduled runs by right, beside one on its way out: no reason to stop it."""
+        """Return GPUs on which a job runs by the plan beside a barred one. It need not be stopped for that."""
         machines, jobs = self.machines, self.jobs
         mask = np.zeros(machines.cluster.gpus, dtype=bool)
         for job in machines.observed.holders(np.array(machines.observed.shared, dtype=np.int64)) - jobs.barred:
@@ -142,8 +142,8 @@ class State:
         return mask & machines.staying()
 
     def out_of_service(self) -> list[int]:
-        """GPUs that are cordoned and not needed: where so many nodes are down that a known gang would no longer fit without them,
-        the least slow come back."""
+        """Return the GPUs that are cordoned and not needed. If nodes are down and a known gang would not fit without them, the
+        least slow return to service."""
         machines, options = self.machines, self.knowledge.options
         if not machines.cordoned:
             return []
@@ -177,7 +177,7 @@ class State:
         return received
 
     def fewest_nodes(self, pool: int, gpus: int) -> int:
-        """Nodes that so many GPUs of a pool take at least, of those that are in service."""
+        """Return the fewest nodes in service that have this many GPUs of a pool."""
         cluster = self.machines.cluster
         mine = cluster.count_by_node(self.usable()[0] & (cluster.gpu_pool == pool))
         return int(np.cumsum(np.sort(mine)[::-1]).searchsorted(gpus)) + 1
@@ -230,9 +230,10 @@ class State:
             table.own("can_park")[row] = True
         if not spec.saves and not spec.preemptible:
             table.own("saves")[row] = False
-        for name, seconds in (("park_seconds", known.costs.park_of(spec)), ("resume_seconds", known.costs.resume_of(spec))):
-            if seconds:
-                table.own(name)[row] = seconds
+        if spec.resident_gib:
+            for name, seconds in (("park_seconds", known.costs.park_of(spec)), ("resume_seconds", known.costs.resume_of(spec))):
+                if seconds:
+                    table.own(name)[row] = seconds
         table.resize_seconds[row] = known.costs.resize_seconds if spec.can_resize else FOREVER
         best = known.options.best.item(kind)
         if best >= 0:
@@ -276,7 +277,7 @@ class State:
             self.question.invalidate()
 
     def add_node(self, node: Node, packing: bool) -> None:
-        """A new node behind the others: columns grow, and kinds get the options that it offers."""
+        """Append a node, and add the options that it offers."""
         known, machines = self.knowledge, self.machines
         machines.add(node, self.now_s)
         known.grow(node.gpus)
@@ -288,12 +289,12 @@ class State:
         self.question.invalidate()
 
     def note_lasting_gpus(self) -> None:
-        """Compare options with those that still fit, after a node joined or left."""
+        """Note which options still fit, after a node joined or left."""
         machines, known = self.machines, self.knowledge
         known.options = known.options.with_lasting(tuple(machines.lasting_gpus().tolist()) if machines.gone else ())
 
     def _new_best_rates(self) -> None:
-        """Jobs may be faster by an option that is new, or have one for the first time."""
+        """Note best rates after options were added."""
         table, options = self.jobs.table, self.knowledge.options
         best = options.best[table.kind[: table.size]]
         have = (best >= 0).nonzero()[0]
@@ -303,7 +304,7 @@ class State:
                 self._set_best(row, spec, best.item(row))
 
     def _set_best(self, row: int, spec: JobSpec, best: int) -> None:
-        """How fast a job is by its best option, and would be in one node."""
+        """Set the rates of a job by its best option, and on one node."""
         table, known = self.jobs.table, self.knowledge
         table.best_rate[row] = known.options.rate[best]
         accelerator = self.machines.cluster.pools[known.options.pool[best]]
@@ -315,12 +316,12 @@ class State:
         table.nominal_rate[row] = nominal or table.best_rate[row]
 
     def open_account(self, option: int) -> None:
-        """A job uses time by this option from now on."""
+        """Keep an account for this option from now on."""
         if self.knowledge.options.account.item(option) < 0:
             self.open_accounts(np.array([option]))
 
     def open_accounts(self, rows: Ints) -> None:
-        """Jobs get or use time by these options from now on."""
+        """Keep accounts for these options from now on."""
         known = self.knowledge
         if known.options.elastic or known.rates.batches:
             known.options = known.options.with_accounts(rows)
@@ -339,14 +340,14 @@ class State:
         self.question.invalidate()
 
     def set_taken(self, taken: dict[int, str]) -> None:
-        """Which GPUs other programs use, and who that is."""
+        """Set which GPUs other programs use, with a description of each program."""
         if taken != self.machines.taken:
             self.machines.taken = taken
             self._usable = None
             self.question.invalidate()
 
     def occupy(self, job: int, gpus: Ints) -> None:
-        """GPUs are a job's from now on: the part that it asked for, or half of each where its partner has them."""
+        """Give a job GPUs: the requested fraction, or half of each if its partner has them."""
         options, observed = self.knowledge.options, self.machines.observed
         if options.has_fractions and (spec := self.jobs.specs[job]).gpus < 1:
             observed.take(job, gpus, spec.milli_per_gpu)
@@ -392,7 +393,7 @@ class State:
         table.option[row] = option
 
     def _separate_from_partner(self, job: int, partner: int) -> None:
-        """The partner of a job keeps their GPUs, and has them whole until the plan says more."""
+        """Give the partner of a job all of their GPUs, until the plan changes that."""
         table, row = self.jobs.table, self.jobs.row.get(partner)
         if row is not None and table.partner.item(row) == job:
             table.partner[row] = NO_JOB
@@ -407,7 +408,7 @@ class State:
             self.knowledge.forget_paces(job)
 
     def without_memos(self) -> "State":
-        """An independent twin that has to work out anew what this one remembers only to save work."""
+        """Return an independent copy without the values that are stored only to save work."""
         twin = self.copy()
         twin._usable = twin.jobs._rows = None
         twin.question._drawn = None
@@ -415,7 +416,7 @@ class State:
         return twin
 
     def copy(self) -> "State":
-        """An independent twin."""
+        """Return an independent copy."""
         twin = State.__new__(State)
         twin.__dict__.update(self.__dict__)
         twin.jobs, twin.machines = self.jobs.copy(), self.machines.copy()
