@@ -160,24 +160,24 @@ def _fill_one_pool(position: Ints, table: CandidateTable, left: Ints, blocking: 
     while free >= MILLI and start < end:
         window = position[start : start + max(free // MILLI, 64)]
         need = kind_need[kind[window]]
-        size = len(window)
-        start += size
-        while size:
-            total = need.cumsum()
-            count = int(total.searchsorted(free, side="right"))
-            if count:
-                free -= total.item(count - 1)
-                taken.append(window[:count])
-            if count == size:
-                break
-            if blocking:
-                start = end
-                break
-            rest = (need[count:] <= free).nonzero()[0]
-            size = len(rest)
-            if size:
-                rest += count
-                window, need = window[rest], need[rest]
+        start += len(window)
+        total = need.cumsum()
+        count = int(total.searchsorted(free, side="right"))
+        if count:
+            free -= total.item(count - 1)
+            taken.append(window[:count])
+        if count == len(window):
+            continue
+        if blocking or free < MILLI:
+            break
+        rest = (need[count:] <= free).nonzero()[0] + count
+        fitting = []
+        for at, wants in zip(rest.tolist(), need[rest].tolist(), strict=True):
+            if wants <= free:
+                fitting.append(at)
+                free -= wants
+        if fitting:
+            taken.append(window[fitting])
     left[0] = free
     if not taken:
         return np.empty(0, dtype=np.int64)
