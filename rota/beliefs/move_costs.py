@@ -70,10 +70,10 @@ class MoveCosts:
         return 0.0
 
     def save_of(self, spec: JobSpec) -> float:
-        return self.memory.save * spec.resident_gib if spec.resident_gib and self.memory.save else self.checkpoint_seconds
+        return self.memory.save * spec.resident_gib if self.memory.save and spec.resident_gib else self.checkpoint_seconds
 
     def load_of(self, spec: JobSpec) -> float:
-        return self.memory.load * spec.resident_gib if spec.resident_gib and self.memory.load else self.restore_seconds
+        return self.memory.load * spec.resident_gib if self.memory.load and spec.resident_gib else self.restore_seconds
 
     def park_of(self, spec: JobSpec, first: bool = False) -> float:
         """Return the seconds to park a job on its host."""

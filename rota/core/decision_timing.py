@@ -16,7 +16,7 @@ from rota.model.units import FOREVER, Floats
 @dataclass(frozen=True, slots=True, kw_only=True)
 class _When(ABC):
     solve_every_seconds: float = 0.0
-    """Ask the policy at most this often; in between, plans are drawn from its last answer."""
+    """Least time between two policy calls, in seconds. Plans between them use the last answer."""
 
     def __post_init__(self) -> None:
         if not self.solve_every_seconds >= 0:
@@ -35,26 +35,26 @@ class _When(ABC):
     @property
     @abstractmethod
     def turn_seconds(self) -> float:
-        """How long jobs that are picked by their shares run before others are."""
+        """Length of a turn, in seconds, where jobs take turns by their shares."""
 
     def may_ask_s(self, asked_s: float) -> float:
-        """From when on the policy may be asked again."""
+        """Return the earliest time of the next policy call."""
         return asked_s + self.solve_every_seconds
 
     @abstractmethod
     def round_begins_s(self, next_round_s: float) -> float:
-        """When to decide although nothing happened: as the next round begins. Never, if there are no rounds."""
+        """Return when to decide though nothing happened: when the next round begins, or never if there are no rounds."""
 
     @abstractmethod
     def first_round_s(self, now_s: float) -> float:
-        """When the first round begins if jobs come now."""
+        """Return when the first round begins if jobs arrive now."""
 
     @abstractmethod
     def next_round_s(self, next_round_s: float, now_s: float, until_s: float) -> float:
-        """When the next round begins, as a plan is made that holds until `until_s`."""
+        """Return when the next round begins, given a new plan that holds until `until_s`."""
 
     def worked_seconds(self, elapsed: Floats, steps: Floats, rate: Floats) -> Floats:
-        """How much of the time since their last report counts as received by jobs that did these steps."""
+        """Return how much of the time since their last report counts as received, for jobs that did these steps."""
         return elapsed
 
 
@@ -63,7 +63,7 @@ class AtEvents(_When):
     """Whenever something happened that may change the answer."""
 
     slice_seconds: float = 360.0
-    """Where time is shared, those who are drawn run this long before others are."""
+    """Length of a turn, in seconds, where jobs take turns."""
 
     def _check_turn(self) -> None:
         if not self.slice_seconds > 0:

@@ -6,6 +6,7 @@ from rota.beliefs.make_options import why_never
 from rota.core.fold.setbacks import MOST
 from rota.core.plan.pinned import has_min_run, unsaved_jobs
 from rota.core.state.accounts import time_shares
+from rota.core.state.phases import HELD
 from rota.core.state.state import State
 from rota.model.allocation import Ranking, Shares
 from rota.model.commands import Launch, Resume
@@ -16,7 +17,7 @@ from rota.model.units import MILLI, Bools, Floats, Ints
 
 
 def reasons(state: State) -> Ints:
-    """The headline reason of every row of the job table (ended ones: NONE). Found per kind from the floor as it is now."""
+    """Return the main reason of every row of the job table; NONE for jobs that have ended."""
     table, size = state.jobs.table, state.jobs.table.size
     kind, phase = table.kind[:size], table.phase[:size]
     codes = _capacity_codes(state)[kind]
@@ -37,8 +38,7 @@ def reasons(state: State) -> Ints:
     for job, setback in state.jobs.setbacks.items():
         if setback.until_s > state.now_s:
             codes[state.jobs.row[job]] = Reason.BACKING_OFF
-    for job in state.jobs.held:
-        codes[state.jobs.row[job]] = Reason.HELD
+    codes[table.blocks[:size] & HELD != 0] = Reason.HELD
     codes[np.isin(phase, _NOT_WAITING) | (table.id[:size] < 0)] = Reason.NONE
     return codes
 
@@ -47,7 +47,7 @@ _NOT_WAITING = [int(p) for p in Phase if p.ended or p in (Phase.RUNNING, Phase.S
 
 
 def _share_used(state: State, rows: Ints) -> Bools:
-    """Which of these jobs have had as much time as the shares in force give them."""
+    """Return which of these jobs have had as much time as the shares in force give them."""
     found = np.zeros(len(rows), dtype=bool)
     target, had = _time_of(state, rows)
     if target is not None:
@@ -56,8 +56,8 @@ def _share_used(state: State, rows: Ints) -> Bools:
 
 
 def _time_of(state: State, rows: Ints) -> tuple[Floats | None, Floats]:
-    """Parts of the time since the shares in force were answered: what they promise these jobs, and what each got. None: the
-    policy does not speak of time."""
+    """Return the fractions of time that the shares in force promise these jobs, or None if the policy gives no shares, and the
+    fractions that they got."""
     answer, jobs = state.question.answer, state.jobs.table
     elapsed = state.now_s - state.question.shares_s
     if answer is None or not isinstance(answer.allocation, Shares) or elapsed <= 0 or not len(rows):
@@ -73,7 +73,7 @@ def _time_of(state: State, rows: Ints) -> tuple[Floats | None, Floats]:
 
 
 def _capacity_codes(state: State) -> Ints:
-    """Per kind: what keeps a job of it that is not granted from running, as far as GPUs go."""
+    """Return for each kind why a job of it without a grant does not run, as far as GPUs matter."""
     need, pool = state.knowledge.options.kind_need, state.knowledge.options.kind_pool
     up = np.bincount(
         state.machines.cluster.gpu_pool[state.machines.node_up[state.machines.cluster.gpu_node]],
@@ -93,7 +93,7 @@ def _capacity_codes(state: State) -> Ints:
 
 
 def _left(state: State) -> Ints:
-    """GPUs of each pool that are free in the plan."""
+    """Return the GPUs of each pool that are free in the plan."""
     usable, _ = state.usable()
     return np.bincount(
         state.machines.cluster.gpu_pool[usable & state.machines.planned.free], minlength=len(state.machines.cluster.pools)
@@ -101,7 +101,7 @@ def _left(state: State) -> Ints:
 
 
 def explain(state: State, job: int) -> list[Explanation]:
-    """Everything that keeps a job from running, gravest first; the first is the headline. Empty if it runs or has ended."""
+    """Return every reason why a job does not run, main reason first; empty if it runs or has ended."""
     row = state.jobs.row.get(job)
     if row is None:
         return []
@@ -196,7 +196,7 @@ def _describe(state: State, job: int, row: int, code: Reason) -> Explanation:
         return Explanation(code, "It is starting.", {"since_s": since})
     sentence = "GPUs are free; the next decision is due."
     if state.question.policy_fault:
-        sentence = f"The policy gave no answer that could be used: {state.question.policy_fault}. It is asked again."
+        sentence = f"The policy's answer was invalid: {state.question.policy_fault}. Rota will call it again."
     return Explanation(code, sentence, {"submitted_s": float(table.submitted_s[row])})
 
 
@@ -210,7 +210,7 @@ def _kept_sentence(jobs: list[int]) -> str:
 
 
 def _min_run(state: State) -> list[int]:
-    """Jobs that have not yet run for the minimum of their attempt, in order."""
+    """Return jobs that have not yet run for the minimum of their attempt, in order."""
     rows = state.jobs.rows
     stays = has_min_run(state, rows)
     return [] if stays is None else state.jobs.table.id[rows[stays]].tolist()
@@ -235,7 +235,7 @@ def _backing_off(state: State, job: int) -> Explanation:
 
 
 def _fragmented(state: State, row: int) -> Explanation:
-    """Where the free GPUs of its types are, and on how few nodes it wants them."""
+    """Explain where the free GPUs of a job's types are, and on how few nodes it needs them."""
     options = state.knowledge.options.by_kind[state.jobs.table.kind[row]]
     left = _left(state)
     pool = max(state.knowledge.options.pool[options[options >= 0]].tolist(), key=lambda pool: left[pool])
@@ -264,14 +264,14 @@ def _outranked(state: State, row: int, ahead: list[int]) -> Explanation:
 
 
 def _free(state: State, row: int) -> int:
-    """GPUs that are free in the plan, in the pool with most of them that this job could use."""
+    """Return the free GPUs of the pool with most of them that this job could use."""
     options = state.knowledge.options.by_kind[state.jobs.table.kind[row]]
     pools = state.knowledge.options.pool[options[options >= 0]]
     return int(_left(state)[pools].max(initial=0))
 
 
 def _ahead(state: State, job: int) -> list[int]:
-    """Jobs the policy put before this one, best first; where it gave no order, those that run."""
+    """Return the jobs that the policy put before this one, best first, or those that run if it gave no order."""
     assert state.question.answer is not None
     allocation = state.question.answer.allocation
     if not isinstance(allocation, Ranking):

@@ -6,6 +6,7 @@ import numpy as np
 
 from rota.core.settings import Settings
 from rota.core.state.parkable import may_park
+from rota.core.state.phases import HELD
 from rota.core.state.records import Attempt, InFlight, same_gpus
 from rota.core.state.state import State
 from rota.model.commands import JobCommand, Kill, Launch, Renew, Resize, Resume, Suspend, SuspendKind
@@ -17,12 +18,12 @@ from rota.model.units import FOREVER, Bools, Floats, Ints
 
 @dataclass(slots=True)
 class PassGrants:
-    """What jobs were given in this very pass."""
+    """GPUs granted earlier in this pass."""
 
     jobs: set[int] = field(default_factory=set)
-    """Those that start."""
+    """Jobs that start."""
     milli: dict[int, int] = field(default_factory=dict)
-    """Thousandths of GPUs."""
+    """Thousandths of each GPU."""
 
 
 def reconcile(state: State, settings: Settings, plan: Plan | None) -> list[JobCommand]:
@@ -36,14 +37,14 @@ def reconcile(state: State, settings: Settings, plan: Plan | None) -> list[JobCo
         return []
     jobs, machines = state.jobs, state.machines
     taken = machines.observed.holder != FREE
-    if not machines.node_up.all():
+    if np.count_nonzero(machines.node_up) < len(machines.node_up):
         taken |= ~machines.node_up[machines.cluster.gpu_node]
     given = PassGrants()
-    host_gib = machines.host_gib.copy()  # what parking in this pass has left of it
+    host_gib = machines.host_gib.copy()  # what is left of it after the parking of this pass
     commands: list[JobCommand] = []
     starts: list[PlacementChange] = []
     for job in sorted(todo):
-        if job in jobs.in_flight and job not in jobs.doomed:
+        if job in jobs.in_flight and not jobs.to_kill(job):
             continue  # a command is on its way to it
         wish = changes.get(job)
         if wish is None:
@@ -64,7 +65,7 @@ def reconcile(state: State, settings: Settings, plan: Plan | None) -> list[JobCo
 
 
 def _launches(state: State, settings: Settings, starts: list[PlacementChange], taken: Bools, given: PassGrants) -> list[Launch]:
-    """Launches of all whose GPUs are free for them."""
+    """Return launches of all jobs whose GPUs are free for them."""
     table, boots = state.jobs.table, state.machines.node_boot
     lease_s = state.now_s + settings.lease_seconds
     batch_size = state.knowledge.options.batch_size
@@ -82,8 +83,8 @@ def _launches(state: State, settings: Settings, starts: list[PlacementChange], t
 
 
 def _has_room(state: State, job: int, want: Ints, partner: int, taken: Bools, given: PassGrants) -> bool:
-    """These GPUs are free, or its partner's alone, or have room for the part of a GPU that it asks for. `given`: what others were
-    given in this pass."""
+    """Return whether a job may have these GPUs: they are free, only its partner has them, or they have room for the requested
+    fraction. `given`: GPUs that other jobs get in this pass."""
     gpu = want.item(0)
     if not state.memory.fits(job, want, partner, partner_comes=partner in given.jobs):
         return False  # parked jobs are being written to storage
@@ -97,7 +98,7 @@ def _has_room(state: State, job: int, want: Ints, partner: int, taken: Bools, gi
         return False
     if state.machines.observed.room(gpu) - given.milli.get(gpu, 0) < part:
         return False
-    # What a pair leaves of a GPU is its partner's, also while that is not there.
+    # What a job leaves of a GPU that it shares is for its partner, also before that has come.
     if any(state.jobs.specs[other].gpus >= 1 for other in state.machines.observed.holders(want)):
         return False
     given.milli[gpu] = given.milli.get(gpu, 0) + part
@@ -105,7 +106,7 @@ def _has_room(state: State, job: int, want: Ints, partner: int, taken: Bools, gi
 
 
 def _only_partner(state: State, want: Ints, partner: int) -> bool:
-    """These GPUs are up, and only the partner holds them. It has just these, not some of an earlier placement."""
+    """Return whether these GPUs are up and only the partner holds them, exactly these and not some of an earlier placement."""
     attempt = state.jobs.attempts.get(partner)
     if (
         attempt is None
@@ -125,11 +126,11 @@ def _next_command(
     taken: Bools,
     given: PassGrants,
 ) -> JobCommand | None:
-    """What an attempt that exists should be told, if anything."""
+    """Return the next command for an attempt; None: there is nothing to do."""
     job, want = wish.job, wish.gpus
     flight = state.jobs.in_flight.get(job)
     sequence = int(state.jobs.table.sequence[state.jobs.row[job]]) + 1
-    if job in state.jobs.doomed:
+    if state.jobs.to_kill(job):
         if flight is not None and isinstance(flight.command, Kill):
             return None
         return Kill(job, attempt.number, sequence, attempt.parts)
@@ -141,7 +142,7 @@ def _next_command(
         return None
     if want is not None and _may_resize(state, wish, want, attempt):
         if taken[np.setdiff1d(want, attempt.gpus)].any():
-            return None  # those who have them are leaving
+            return None  # the jobs that have them are leaving
         batch_size = state.knowledge.options.batch_size.item(wish.option)
         return Resize(job, attempt.number, sequence, wish.option, want, attempt.parts, batch_size)
     kind = SuspendKind.PARK if want is None and may_park(state, job, attempt, host_gib) else SuspendKind.CHECKPOINT
@@ -151,15 +152,16 @@ def _next_command(
 
 
 def _may_lose(state: State, job: int, attempt: Attempt) -> bool:
-    """It saves its state, or it has to leave all the same: its user holds it, or its GPUs or its node go out of service."""
-    if state.jobs.table.saves.item(state.jobs.row[job]) or job in state.jobs.held:
+    """Return whether a job may be suspended to storage: it saves its state, or it has to leave anyway, since its user holds it or
+    its GPUs go out of service."""
+    if state.jobs.table.saves.item(state.jobs.row[job]) or state.jobs.is_blocked(job, HELD):
         return True
     return not state.machines.draining.isdisjoint(attempt.parts) or not state.usable()[0][attempt.gpus].all()
 
 
 def _may_resize(state: State, wish: PlacementChange, want: Ints, attempt: Attempt) -> bool:
-    """It can change its size while it runs, stays on its nodes, only grows or only shrinks, and shares with no other job. A job
-    that shrinks never waits for another, so a job that waits to grow waits for others that do not wait."""
+    """Return whether a job can resize in place: it supports that, stays on its nodes, only grows or only shrinks, and has no
+    partner. A job that shrinks never waits for another, so that jobs cannot wait for each other."""
     if not state.jobs.specs[wish.job].can_resize or wish.partner >= 0:
         return False
     if state.jobs.table.phase.item(state.jobs.row[wish.job]) != Phase.RUNNING:
@@ -181,7 +183,8 @@ def _for_parked(
     taken: Bools,
     given: PassGrants,
 ) -> JobCommand | None:
-    """Wake it where it sleeps; if it should go elsewhere, have it write its state to storage first."""
+    """Return the next command for a parked attempt. It resumes where it is, or first writes its state to storage to go
+    elsewhere."""
     job, want = wish.job, wish.gpus
     if want is None and state.machines.draining.isdisjoint(attempt.parts) and not state.memory.crowded(attempt.gpus):
         return None
@@ -195,7 +198,7 @@ def _for_parked(
 
 
 def unknown_attempt_kills(state: State) -> list[Kill]:
-    """Processes that run where no job should. The sequence only has to be newer than anything that attempt was told."""
+    """Return kills of unknown attempts. The sequence only has to be higher than that of any command to the attempt."""
     return [
         Kill(
             job,
@@ -208,7 +211,8 @@ def unknown_attempt_kills(state: State) -> list[Kill]:
 
 
 def _repeats(state: State, settings: Settings, spoken_to: set[int]) -> list[JobCommand]:
-    """Commands whose answer is late, sent again to the nodes that owe it. An agent that has done it already only answers."""
+    """Repeat commands whose answer is late, to the nodes that owe it. An agent that has already carried out a command only
+    answers."""
     return [
         _again(state, settings, flight)
         for job, flight in sorted(state.jobs.in_flight.items())
@@ -224,7 +228,7 @@ def _again(state: State, settings: Settings, flight: InFlight) -> JobCommand:
 
 
 def renewals(state: State, settings: Settings) -> list[Renew]:
-    """Leases that are due, extended. A job we cannot see, or want gone, gets no more time."""
+    """Renew the leases that are due, except for attempts that are unreachable or to be killed."""
     if not settings.leased or not state.jobs.attempts:
         return []
     table = state.jobs.table
@@ -233,6 +237,6 @@ def renewals(state: State, settings: Settings) -> list[Renew]:
     for row in rows.tolist():
         job = table.id.item(row)
         attempt = state.jobs.attempts.get(job)
-        if attempt is not None and job not in state.jobs.doomed and not state.jobs.out_of_reach(job):
+        if attempt is not None and not state.jobs.to_kill(job) and not state.jobs.out_of_reach(job):
             found.append(Renew(job, attempt.number, attempt.parts, state.now_s + settings.lease_seconds))
     return found

@@ -4,8 +4,6 @@ import dataclasses
 from collections.abc import Callable, Mapping
 from typing import Any, NamedTuple, get_origin, get_type_hints
 
-import numpy as np
-
 from rota.beliefs.efficiency import Efficiency
 from rota.beliefs.estimate import Estimator
 from rota.beliefs.locality import Locality
@@ -18,6 +16,7 @@ from rota.core.fold.configured import Configured
 from rota.core.selection import SelectionRules
 from rota.core.settings import Settings
 from rota.core.state.job_table import JobTable
+from rota.core.state.old_sets import OLD_SETS, restore_blocks
 from rota.core.state.records import Attempt, AttemptEnd, FailedStart, InFlight, PolicyAnswer, Setback
 from rota.core.state.state import State
 from rota.errors import InputError
@@ -29,10 +28,10 @@ from rota.model.occupancy import Occupancy
 from rota.model.old_names import current_fields
 from rota.model.options import Kind, OptionRow, Options
 
-VERSION = 15
-READABLE = (12, 13, 14, VERSION)
-"""Versions that can be read. Fields that they lack get their defaults. Version 15 renamed types and fields
-(`model/old_names.py`)."""
+VERSION = 16
+READABLE = (12, 13, 14, 15, VERSION)
+"""Fields that a later version added have their defaults. Version 15 renamed types and fields (`model/old_names.py`). Version 16
+keeps in one column why a job may not be scheduled (`blocks`), of which earlier ones had sets."""
 
 EVENT_TYPES: tuple[type, ...] = (
     events.Submitted,
@@ -129,7 +128,10 @@ def restore(plain: Plain, words: Codec, given: Rates | None = None) -> State:
     known = records["knowledge"]
     if "measured" not in plain["knowledge"] and given is not None:
         records["knowledge"] = dataclasses.replace(known, measured=MeasuredRates.found_in(known.rates, given))
-    return State(now_s=words.decode(plain["now_s"]), **records)
+    state = State(now_s=words.decode(plain["now_s"]), **records)
+    if plain["version"] < 16:
+        restore_blocks(state, {name: words.decode(plain["jobs"][name]) for name in OLD_SETS})
+    return state
 
 
 _RECORDS: dict[str, type] = {
@@ -140,7 +142,9 @@ _RECORDS: dict[str, type] = {
 def _fields_of(record: type) -> dict[str, Any]:
     """Return the fields of a record that a snapshot keeps, with their types."""
     types = get_type_hints(record)
-    return {field.name: types[field.name] for field in dataclasses.fields(record) if not field.name.startswith("_")}
+    return {
+        field.name: types[field.name] for field in dataclasses.fields(record) if field.init and not field.name.startswith("_")
+    }
 
 
 def _take_record(record: object, words: Codec) -> Plain:
@@ -166,22 +170,6 @@ def _shape(kind: Any) -> _Shape:
     return _SET if get_origin(kind) is set else _SHAPES.get(kind, _AS_IT_IS)
 
 
-def _pack_table(table: JobTable) -> dict[str, Any]:
-    columns = {name: getattr(table, name)[: table.size] for name in (*JobTable.COLUMNS, *JobTable.ACCOUNTS)}
-    return {"dead": table.dead, **columns}
-
-
-def _unpack_table(packed: dict[str, Any]) -> JobTable:
-    packed = current_fields(packed)
-    size = len(packed["id"])
-    table = JobTable(packed["received"].shape[1], max(256, 2 * size))
-    table.size, table.dead = size, packed.pop("dead")
-    for name, column in packed.items():  # a rare column that was never written stays unallocated
-        if not np.array_equal(getattr(table, name)[:size], column, equal_nan=True):
-            table.own(name)[:size] = column
-    return table
-
-
 def _pack_options(options: Options) -> tuple[int, list[Any], tuple[int, ...]]:
     return len(options.by_kind), [getattr(options, name) for name in OptionRow._fields], options.lasting
 
@@ -196,7 +184,7 @@ def _unpack_options(packed: tuple[Any, ...]) -> Options:
 _AS_IT_IS = _Shape(lambda value: value, lambda value: value)
 _SET = _Shape(sorted, set)
 _SHAPES: dict[Any, _Shape] = {
-    JobTable: _Shape(_pack_table, _unpack_table),
+    JobTable: _Shape(JobTable.pack, JobTable.unpack),
     Options: _Shape(_pack_options, _unpack_options),
     Occupancy: _Shape(lambda held: [held.holder, held.parts], lambda packed: Occupancy(*packed)),
     dict[trial.PairKey, trial.PairStats]: _Shape(

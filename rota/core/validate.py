@@ -4,16 +4,17 @@ import numpy as np
 
 from rota.core.fold.colocation import partner_of
 from rota.core.state.job_table import NO_JOB
+from rota.core.state.phases import HIDDEN, NEVER_FITS, PAUSED, TO_CANCEL, TO_KILL, WITH_ATTEMPT
 from rota.core.state.records import NO_GPUS, same_gpus
 from rota.core.state.state import State
 from rota.model.commands import Resize
 from rota.model.job import Phase
 from rota.model.occupancy import FRACTIONAL, FREE, HALF, Occupancy
-from rota.model.units import MILLI
+from rota.model.units import FOREVER, MILLI
 
 
 def validate(state: State) -> None:
-    """Raise AssertionError, with a story, at the first thing that cannot be."""
+    """Raise AssertionError for the first invariant that does not hold."""
     table = state.jobs.table
     assert sorted(state.jobs.row) == sorted(state.jobs.specs), "rows and specs name different jobs"
     for job, row in state.jobs.row.items():
@@ -26,17 +27,35 @@ def validate(state: State) -> None:
         attempt = state.jobs.attempts.get(job)
         assert attempt is not None, f"a command is in flight for job {job}, which has no attempt"
         assert flight.command.attempt == attempt.number, f"job {job}'s command speaks of another attempt"
-        assert set(flight.waiting) <= set(flight.command.nodes), f"job {job} waits for nodes it never told"
+        assert set(flight.waiting) <= set(flight.command.nodes), f"job {job} waits for nodes that got no command"
     for job in state.jobs.row:
         assert job in state.jobs.unsettled or job in state.jobs.in_flight or state.settled(job), (
-            f"job {job} is forgotten half way"
+            f"job {job} is neither settled nor waiting to be reconciled"
         )
-    for job in state.jobs.barred:
-        assert job in state.jobs.attempts and not table.schedulable[state.jobs.row[job]], f"job {job} is barred for no reason"
+    _check_phases(state)
     assert (state.machines.host_gib >= -1e-6).all(), "more host memory is used than there is"
     assert (state.machines.context_gib >= -1e-6).all(), "parked jobs keep less than nothing on a GPU"
     _check_memory(state)
     _check_caches(state)
+
+
+def _check_phases(state: State) -> None:
+    """The phase of a job follows from its attempt, its command and the nodes that are reachable."""
+    table = state.jobs.table
+    for job, row in state.jobs.row.items():
+        phase, blocks, attempt = Phase(table.phase[row]), table.blocks.item(row), state.jobs.attempts.get(job)
+        assert (attempt is not None) == (phase in WITH_ATTEMPT), f"job {job} is {phase.word} and its attempt is {attempt}"
+        assert (phase is Phase.UNREACHABLE) == bool(blocks & HIDDEN), f"job {job} is {phase.word} with blocks {blocks}"
+        assert phase is not Phase.STOPPING or blocks & TO_KILL, f"job {job} is stopping for no reason"
+        assert blocks & TO_KILL == 0 or phase in (Phase.STOPPING, Phase.UNREACHABLE), (
+            f"job {job} is to be killed and {phase.word}"
+        )
+        assert not blocks & TO_CANCEL or blocks & TO_KILL, f"job {job} is cancelled, and its attempt is not to be killed"
+        pause = state.jobs.setbacks.get(job)
+        assert bool(blocks & PAUSED) == (pause is not None and pause.until_s > -FOREVER), f"the pause of job {job} is out of step"
+        assert bool(blocks & NEVER_FITS) != state.can_ever_run(table.kind.item(row)), f"job {job} is wrong about whether it fits"
+    barred = {job for job in state.jobs.attempts if table.blocks[state.jobs.row[job]]}
+    assert state.jobs.barred == barred, "the set of barred jobs is out of step"
 
 
 def _check_memory(state: State) -> None:
@@ -82,7 +101,7 @@ def _check_gpus(state: State) -> None:
         pools = set(state.machines.cluster.gpu_pool[attempt.gpus].tolist())
         assert len(pools) == 1, f"job {job} mixes accelerator types"
         flight = state.jobs.in_flight.get(job)
-        if job not in state.jobs.doomed and (flight is None or not isinstance(flight.command, Resize)):
+        if not state.jobs.to_kill(job) and (flight is None or not isinstance(flight.command, Resize)):
             width = state.knowledge.options.gpus[attempt.option]
             assert len(set(attempt.gpus.tolist())) == width, f"job {job}'s gang is not whole"
             nodes = set(state.machines.nodes_of(attempt.gpus))

@@ -9,7 +9,7 @@ def lease_left_seconds(state: State, now_s: float) -> float | None:
     """Return how long all running jobs may continue without the scheduler, in seconds; None if no job runs, or if they need no
     leases."""
     jobs = state.jobs
-    ends = [float(jobs.table.lease_s[jobs.row[job]]) for job in jobs.attempts if job not in jobs.doomed]
+    ends = [float(jobs.table.lease_s[jobs.row[job]]) for job in jobs.attempts if not jobs.to_kill(job)]
     first_s = min(ends, default=FOREVER)
     return max(first_s - now_s, 0.0) if first_s < FOREVER else None
 
@@ -22,5 +22,5 @@ def renewals_after_takeover(state: State) -> list[Renew]:
     return [
         Renew(job, attempt.number, attempt.parts, float(jobs.table.lease_s[jobs.row[job]]))
         for job, attempt in jobs.attempts.items()
-        if job not in jobs.doomed
+        if not jobs.to_kill(job)
     ]

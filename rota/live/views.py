@@ -15,6 +15,7 @@ import numpy as np
 from rota.model.allocation import Allocation, Assignment, Ranking, Shares
 from rota.model.cluster import Cluster, Node
 from rota.model.codec import Codec, Plain
+from rota.model.columns import columns_of
 from rota.model.length_prediction import LengthPredictions
 from rota.model.options import Options
 from rota.model.policy import Policy
@@ -22,7 +23,7 @@ from rota.model.view import JobColumns, Jobs, View
 
 VIEW_CODEC = Codec(Ranking, Shares, Assignment, Options, Cluster, Node, LengthPredictions)
 
-COLUMNS = tuple(JobColumns.__annotations__)
+COLUMNS = tuple(columns_of(JobColumns))
 
 
 def encode_view(view: View) -> Plain:

@@ -10,22 +10,29 @@ import numpy.typing as npt
 from rota.errors import OptionError
 from rota.model.options import Options
 from rota.model.units import FOREVER, Floats, Ints
+from rota.model.value import value
 
 NO_HINTS: Mapping[int, tuple[int, ...]] = {}
 
 
-@dataclass(frozen=True, slots=True, eq=False)
+@value
 class AskedJobs:
     """The jobs of a policy call, against which its answer is checked."""
 
-    kind: Ints
-    """Kind of the job at each position."""
+    rows: Ints
+    """Row of the job at each position."""
+    kind_of_row: Ints
     options: Options
     gpu_pool: Ints
     """Pool of each GPU of the cluster."""
 
     def __len__(self) -> int:
-        return len(self.kind)
+        return len(self.rows)
+
+    @property
+    def kind(self) -> Ints:
+        """Kind of the job at each position."""
+        return self.kind_of_row[self.rows]
 
 
 @dataclass(frozen=True, slots=True, eq=False, kw_only=True)
@@ -73,7 +80,8 @@ class Ranking:
         if largest_first:
             column = -column
         order = column.argsort(kind="stable")
-        if len(order) and column[order[-1]] != column[order[-1]]:  # NaN is sorted to the end
+        last = column[order[-1]] if len(order) else 0
+        if last != last:  # NaN is sorted to the end
             raise OptionError("a rank is not a number.", field="Ranking.by", value="nan", hint="look for 0/0 or inf - inf")
         return cls.permutation(order, **options)
 

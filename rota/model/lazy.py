@@ -7,6 +7,7 @@ from typing import Any, Generic, TypeVar, overload
 import numpy as np
 
 T = TypeVar("T")
+Column = TypeVar("Column", bound="np.ndarray[Any, Any]")
 
 
 class lazy(Generic[T]):
@@ -24,8 +25,18 @@ class lazy(Generic[T]):
     def __get__(self, instance: object | None, owner: type) -> "T | lazy[T]":
         if instance is None:
             return self
-        value = self._compute(instance)
-        if isinstance(value, np.ndarray):
-            value.setflags(write=False)  # columns are read-only: a policy copies what it wants to change
-        instance.__dict__[self._name] = value
+        value = instance.__dict__[self._name] = self._compute(instance)
         return value
+
+
+class lazy_column(lazy[Column]):
+    """A column that is computed once and then read-only: a policy copies what it wants to change."""
+
+    def __init__(self, compute: Callable[[Any], Column]) -> None:
+        def compute_read_only(instance: Any) -> Column:
+            column = compute(instance)
+            column.setflags(write=False)
+            return column
+
+        super().__init__(compute_read_only)
+        self._name, self.__doc__ = compute.__name__, compute.__doc__

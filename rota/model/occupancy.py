@@ -120,6 +120,7 @@ class Occupancy:
 
     def leave(self, job: int, gpus: Ints) -> set[int]:
         """Free what a job holds of these GPUs. Its partners get all of them, and are returned."""
+        gpus = gpus[self.held(job, gpus)]
         self.release(job, gpus)
         others = self.holders(gpus) if self.parts else set()
         for other in others:

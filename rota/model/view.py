@@ -1,45 +1,71 @@
 """The view: what a policy may see. Columns are read-only, and gathered from the job table at their first use."""
 
 from collections.abc import Mapping
-from dataclasses import dataclass, field
-from typing import Any, Protocol
+from dataclasses import field
+from typing import Any
 
 import numpy as np
 
 from rota.model.cluster import Cluster
-from rota.model.lazy import lazy
+from rota.model.columns import column
+from rota.model.lazy import lazy, lazy_column
 from rota.model.length_prediction import LengthPredictions
 from rota.model.options import Options
-from rota.model.units import MILLI, Bools, Floats, Ints
+from rota.model.units import FOREVER, MILLI, Bools, Floats, Ints
+from rota.model.value import value
 
 
-class JobColumns(Protocol):
-    """Columns of the job table that the view reads. Progress is as of `as_of_s`, and rates are beliefs."""
+class JobColumns:
+    """Columns of the job table that policies may see. Progress is as of `as_of_s`, and rates are beliefs."""
 
-    id: Ints
-    kind: Ints
-    gpus: Floats
-    weight: Floats
-    submitted_s: Floats
-    first_run_s: Floats
-    as_of_s: Floats
-    run_seconds: Floats
-    attained: Floats
-    steps_total: Floats
-    steps_done: Floats
-    rate: Floats
-    using: Floats
-    option: Ints
-    partner: Ints
-    best_rate: Floats
-    nominal_rate: Floats
-    move_seconds: Floats
-    can_park: Bools
-    pinned_s: Floats
-    park_seconds: Floats
-    resume_seconds: Floats
-    tenant: Ints
-    deadline_s: Floats
+    id: Ints = column(np.int64, -1)
+    """Number of the job; -1 in a row without a job."""
+    kind: Ints = column(np.int32)
+    """Kind of the job: jobs of one kind have the same options."""
+    gpus: Floats = column(np.float64)
+    """Requested GPUs; below 1 for a fraction of a GPU."""
+    weight: Floats = column(np.float64, 1.0)
+    """Weight given at submission."""
+    tenant: Ints = column(np.int32)
+    """Number of the tenant."""
+    submitted_s: Floats = column(np.float64)
+    """Time of submission."""
+    deadline_s: Floats = column(np.float64, FOREVER)
+    """Deadline; infinite if the job has none."""
+    first_run_s: Floats = column(np.float64, np.nan)
+    """Time of the first run; not a number before it."""
+    as_of_s: Floats = column(np.float64)
+    """Time up to which progress is booked."""
+    run_seconds: Floats = column(np.float64)
+    """Total run time, in seconds."""
+    attained: Floats = column(np.float64)
+    """GPU time received, in GPU-seconds. Half of the time on shared GPUs counts for each job."""
+    steps_total: Floats = column(np.float64, FOREVER)
+    """Steps from start to end; infinite if unknown."""
+    steps_done: Floats = column(np.float64)
+    """Steps done, as reported or as believed."""
+    rate: Floats = column(np.float64)
+    """Believed steps per second; 0 while the job does not run."""
+    best_rate: Floats = column(np.float64, 1.0)
+    """Believed steps per second by the job's best option."""
+    nominal_rate: Floats = column(np.float64, 1.0)
+    """Believed steps per second by the best option on one node, without a partner."""
+    using: Floats = column(np.float64)
+    """GPUs that the job uses, half of each that it shares; 0 while it does not run."""
+    option: Ints = column(np.int32, -1)
+    """Option that the plan in force grants; -1 if none."""
+    partner: Ints = column(np.int64, -1)
+    """Job with which the job shares its GPUs by the plan in force; -1 if none."""
+    move_seconds: Floats = column(np.float64)
+    """Believed time to stop a job and start it elsewhere, in seconds."""
+    pinned_s: Floats = column(np.float64, rare=True)
+    """Time until which a trial of the job lasts at most; 0 if it has none."""
+    can_park: Bools = column(np.bool_, rare=True)
+    """Whether the job can be parked in host memory."""
+    park_seconds: Floats = column(np.float64, rare=True)
+    """Time that parking the job took last, or is believed to take, in seconds."""
+    resume_seconds: Floats = column(np.float64, rare=True)
+    """Time that resuming the parked job took last, or is believed to take, in seconds."""
 
 
 class Jobs:
@@ -54,22 +80,22 @@ class Jobs:
     def __len__(self) -> int:
         return len(self._rows)
 
-    @lazy
+    @lazy_column
     def ids(self) -> Ints:
         """Job numbers."""
         return self._table.id[self._rows]
 
-    @lazy
+    @lazy_column
     def kind(self) -> Ints:
         """Kind of each job: a row of `view.options.by_kind`. Jobs of one kind have the same options."""
         return self._table.kind[self._rows]
 
-    @lazy
+    @lazy_column
     def gpus(self) -> Floats:
         """Requested GPUs; below 1 for a fraction of a GPU."""
         return self._table.gpus[self._rows]
 
-    @lazy
+    @lazy_column
     def best_gpus(self) -> Floats:
         """GPUs of the job's best option. Differs from `gpus` only if the job accepts several sizes."""
         if not self._options.elastic:
@@ -77,110 +103,110 @@ class Jobs:
         best = self._options.best[self.kind]
         return np.where(best >= 0, self._options.milligpus[best] / MILLI, self.gpus)
 
-    @lazy
+    @lazy_column
     def granted_gpus(self) -> Floats:
         """GPUs of the option that the plan in force grants, or requested GPUs if it grants none."""
         if not self._options.elastic:
             return self.gpus
         return np.where(self.option >= 0, self._options.milligpus[self.option] / MILLI, self.gpus)
 
-    @lazy
+    @lazy_column
     def weight(self) -> Floats:
         """Weight given at submission."""
         return self._table.weight[self._rows]
 
-    @lazy
+    @lazy_column
     def submitted_s(self) -> Floats:
         """Time of submission."""
         return self._table.submitted_s[self._rows]
 
-    @lazy
+    @lazy_column
     def tenant(self) -> Ints:
         """Number of the tenant path in `view.tenants`."""
         return self._table.tenant[self._rows]
 
-    @lazy
+    @lazy_column
     def deadline_s(self) -> Floats:
         """Deadline; infinite if the job has none."""
         return self._table.deadline_s[self._rows]
 
-    @lazy
+    @lazy_column
     def granted(self) -> Bools:
         """Whether the plan in force lets the job run."""
         return self.option >= 0
 
-    @lazy
+    @lazy_column
     def option(self) -> Ints:
         """Option that the plan in force grants; -1 if none."""
         return self._table.option[self._rows]
 
-    @lazy
+    @lazy_column
     def partner(self) -> Ints:
         """Job that shares the GPUs in the plan in force; -1 if none."""
         return self._table.partner[self._rows]
 
-    @lazy
+    @lazy_column
     def running(self) -> Bools:
         """Whether the job's processes are known to run."""
         return self._using > 0
 
-    @lazy
+    @lazy_column
     def run_seconds(self) -> Floats:
         """Total run time so far, in seconds."""
         return self._table.run_seconds[self._rows] + self._since
 
-    @lazy
+    @lazy_column
     def attained_gpu_seconds(self) -> Floats:
         """GPU time received so far, in GPU-seconds. Half of the time on shared GPUs counts for each job."""
         return self._table.attained[self._rows] + self._using * self._since
 
-    @lazy
+    @lazy_column
     def waited_seconds(self) -> Floats:
         """Time without running since the first run, in seconds; 0 before the first run."""
         first = self._table.first_run_s[self._rows]
         return np.where(np.isnan(first), 0.0, self._now_s - first - self.run_seconds)
 
-    @lazy
+    @lazy_column
     def steps_total(self) -> Floats:
         """Steps from start to end; infinite if unknown."""
         return self._table.steps_total[self._rows]
 
-    @lazy
+    @lazy_column
     def steps_done(self) -> Floats:
         """Estimated steps done."""
         return self._table.steps_done[self._rows] + self._table.rate[self._rows] * self._since
 
-    @lazy
+    @lazy_column
     def steps_left(self) -> Floats:
         """Estimated steps left; infinite if unknown."""
         return np.maximum(self.steps_total - self.steps_done, 0.0)
 
-    @lazy
+    @lazy_column
     def seconds_left(self) -> Floats:
         """Estimated remaining run time with the job's best option, in seconds; infinite if its steps are unknown."""
         return self.steps_left / self._table.best_rate[self._rows]
 
-    @lazy
+    @lazy_column
     def seconds_total(self) -> Floats:
         """Estimated run time from start to end with the job's best option, in seconds; infinite if its steps are unknown."""
         return self.steps_total / self._table.best_rate[self._rows]
 
-    @lazy
+    @lazy_column
     def seconds_nominal(self) -> Floats:
         """Estimated run time from start to end within one node, whether any node has room for the job or not, in seconds."""
         return self.steps_total / self._table.nominal_rate[self._rows]
 
-    @lazy
+    @lazy_column
     def move_seconds(self) -> Floats:
         """Estimated cost of stopping the job and starting it elsewhere, in seconds."""
         return self._table.move_seconds[self._rows]
 
-    @lazy
+    @lazy_column
     def pinned(self) -> Bools:
         """Whether a trial of the job is not measured yet. The job should stay as it is until then."""
         return self._table.pinned_s[self._rows] > self._now_s
 
-    @lazy
+    @lazy_column
     def switch_seconds(self) -> Floats:
         """Estimated cost of stopping the job and starting it again on the same GPUs, in seconds: of parking it, or else of moving
         it."""
@@ -197,7 +223,7 @@ class Jobs:
         return (self._now_s - self._table.as_of_s[self._rows]) * (self._using > 0)
 
 
-@dataclass(frozen=True)
+@value
 class View:
     """What the scheduler shows a policy at one decision. A view holds beliefs only: no true rates of a simulation."""
 

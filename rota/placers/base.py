@@ -135,7 +135,7 @@ def take(view: PlacementView, nodes: list[int], counts: list[int]) -> Ints:
         found = view.available[start:end].nonzero()[0] + start
         if len(found) > count:
             busy = ~view.idle[found]
-            if busy.any():
+            if np.count_nonzero(busy):
                 found = found[busy.argsort(kind="stable")]
             found = np.sort(found[:count])
         parts.append(found)

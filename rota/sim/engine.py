@@ -395,7 +395,8 @@ class Engine:
         """Continue a job at its rate with this partner, and schedule the end that follows from it. Where rounds have whole steps,
         a new round gives the job as many as fit into it."""
         now = self.now_s
-        self._saved(job, run, now)
+        if self.physics.checkpoint_every_seconds < FOREVER:
+            self._saved(job, run, now)
         steps = run.steps(now)
         if run.from_step < FEEDBACK_STEPS <= steps:
             self.record.progress(job, run.since_s, run.from_step, steps, run.rate)
@@ -461,7 +462,7 @@ class Engine:
                 hint="rota policy check, with the policy as you named it here",
             ) from problem
         self.record.decision_seconds += time.perf_counter() - began
-        if not isinstance(answer, Ranking | Shares | Assignment):
+        if not isinstance(answer, (Ranking, Shares, Assignment)):
             raise PolicyError(
                 f"{name}.allocate answered with {type(answer).__name__}.",
                 hint="return a rota.Ranking, rota.Shares or rota.Assignment",

@@ -35,7 +35,7 @@ class Migrate(Tactic):
 
 
 def _move_closer(mover: Mover, tactic: Migrate) -> None:
-    """Bring the GPUs of those jobs together that gain most by it. Free GPUs are left to gangs that wait for a place."""
+    """Bring the GPUs of the jobs together that gain most by it. Free GPUs are left to gangs that wait for a place."""
     if not mover.room.any():
         return
     state, seated, cluster = mover.state, mover.seated, mover.state.machines.cluster

@@ -100,10 +100,18 @@ def own_writes(method: ast.FunctionDef, known: set[str]) -> Iterator[int]:
 
 def called(node: ast.AST, names: set[str], methods: set[str]) -> bool:
     """It calls one of these methods on what is reached through one of these names, memos apart."""
-    if not isinstance(node, ast.Call) or not isinstance(node.func, ast.Attribute):
-        return False
-    reached = node.func.value
-    return node.func.attr in methods and root(reached) in names and not memo_of_self(reached)
+    return any(
+        each.attr in methods and root(each.value) in names and not memo_of_self(each.value)
+        for each in callees(node)
+        if isinstance(each, ast.Attribute)
+    )
+
+
+def callees(node: ast.AST) -> list[ast.expr]:
+    """What a call calls: of `(held.add if yes else held.discard)(job)` either."""
+    if not isinstance(node, ast.Call):
+        return []
+    return [node.func.body, node.func.orelse] if isinstance(node.func, ast.IfExp) else [node.func]
 
 
 def memo_of_self(node: ast.expr) -> bool:
@@ -150,13 +158,56 @@ def test_the_writing_methods_are_found() -> None:
         "forget",
         "invalidate",
         "begin_policy_call",
-        "set_phase",
+        "transition",
         "add_node",
         "finish",
         "compact",
-        "new_rows",
+        "requeue",
     } <= methods
     assert methods.isdisjoint({"usable", "rows", "settled", "placement_traits", "pool_rank", "memoised", "copy", "gpus_of"})
+
+
+LIFE = {
+    "phase": {"transition", "reappear"},
+    "phase_s": {"transition", "reappear", "add"},
+    "blocks": {"_set_blocks", "add"},
+    "barred": {"_set_blocks", "__post_init__"},
+    "unsettled": {"requeue", "_drop"},
+}
+"""What says where a job is in its life, and the functions that may write it."""
+
+
+def life_writes(tree: ast.Module) -> list[tuple[str, str, int]]:
+    """Each write to one of them: what is written, the function, and its line."""
+    found = []
+    for function in (each for each in ast.walk(tree) if isinstance(each, ast.FunctionDef)):
+        for node in ast.walk(function):
+            written = [each.value if isinstance(each, ast.Subscript) else each for each in targets(node)]
+            written += [each.value for each in callees(node) if isinstance(each, ast.Attribute) and each.attr in CHANGES]
+            names = [each.attr for each in written if isinstance(each, ast.Attribute) and each.attr in LIFE]
+            found += [(name, function.name, node.lineno) for name in names]
+    return found
+
+
+def test_one_method_moves_a_job_to_another_phase() -> None:
+    found = [(path, *write) for path, tree in trees(CORE) for write in life_writes(tree)]
+    stray = [f"rota/core/{path}:{line}: {by} writes `{name}`" for path, name, by, line in found if by not in LIFE[name]]
+    assert not stray, "\n".join(stray)
+    assert {(name, by) for _, name, by, _ in found} == {(name, by) for name, owners in LIFE.items() for by in owners}
+
+
+@pytest.mark.parametrize(
+    ("line", "name"),
+    [
+        ("state.jobs.table.phase[3] = 1", "phase"),
+        ("table.phase[row], table.phase_s[row] = 1, 0.0", "phase_s"),
+        ("table.blocks[rows] |= 4", "blocks"),
+        ("jobs.barred = jobs.barred | {job}", "barred"),
+        ("(jobs.unsettled.add if yes else jobs.unsettled.discard)(job)", "unsettled"),
+    ],
+)
+def test_a_write_to_the_life_of_a_job_is_noticed(line: str, name: str) -> None:
+    assert (name, "elsewhere", 2) in life_writes(ast.parse(f"def elsewhere(state):\n    {line}\n"))
 
 
 @pytest.mark.parametrize(

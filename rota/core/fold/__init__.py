@@ -1,1 +1,1 @@
-"""What happened becomes state."""
+"""Events become state."""

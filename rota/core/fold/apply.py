@@ -12,7 +12,6 @@ from rota.core.fold.attempts import (
     exited,
     finish,
     mark_for_kill,
-    refresh_schedulable,
     saved,
     saves_after_all,
     started,
@@ -31,7 +30,7 @@ from rota.core.fold.node_events import (
     node_reported,
     nodes_reported,
 )
-from rota.core.fold.setbacks import pauses_over
+from rota.core.fold.setbacks import clear_setbacks, end_pauses
 from rota.core.learn.failing_nodes import review
 from rota.core.learn.job_lengths import note
 from rota.core.learn.learn_rates import learn
@@ -39,6 +38,7 @@ from rota.core.learn.slow_gpus import watch
 from rota.core.settings import Settings
 from rota.core.state.accounts import time_shares
 from rota.core.state.job_table import NO_JOB
+from rota.core.state.phases import HELD, TO_CANCEL
 from rota.core.state.records import Attempt, AttemptEnd, InFlight, PolicyAnswer, same_gpus
 from rota.core.state.state import State
 from rota.model.allocation import Allocation, AskedJobs, Assignment, Ranking, Shares
@@ -71,6 +71,9 @@ from rota.model.job import Phase
 from rota.model.plan import PlacementChange
 from rota.model.units import FOREVER, Floats, Ints
 
+_ALLOCATIONS = (Ranking, Shares, Assignment)
+_NUMBERS = (float, int, np.integer, np.floating)
+
 
 def apply(state: State, settings: Settings, event: Event) -> None:
     """Fold one event. The state's clock has been set to the instant the core learned of it."""
@@ -78,7 +81,7 @@ def apply(state: State, settings: Settings, event: Event) -> None:
 
 
 def set_clock(state: State, settings: Settings, now_s: float) -> None:
-    """It is later now. While there are no jobs, the first round is still to begin."""
+    """Advance the clock. While there are no jobs, the first round has not begun."""
     if now_s > state.now_s:
         state.now_s = now_s
     if not state.jobs.row:
@@ -86,7 +89,7 @@ def set_clock(state: State, settings: Settings, now_s: float) -> None:
 
 
 def asked_to_wake(state: State, wake_s: float) -> None:
-    """The driver was asked to come back at this time."""
+    """Note the time for which the driver was asked to wake the scheduler."""
     state.question.wake_s = wake_s
 
 
@@ -96,9 +99,7 @@ def advance(state: State, settings: Settings) -> None:
     if state.machines.failed_starts or state.machines.failing or state.machines.failing_jobs:
         review(state, settings)
     if state.jobs.setbacks:
-        for job in pauses_over(state):
-            refresh_schedulable(state, job, state.jobs.row[job])
-            state.question.invalidate()
+        end_pauses(state)
     if settings.node_timeout_seconds < FOREVER:
         silent = state.machines.node_up & (state.machines.node_heard_s + settings.node_timeout_seconds <= now)
         for node in np.flatnonzero(silent).tolist():
@@ -141,23 +142,22 @@ def _progressed(state: State, settings: Settings, event: Progressed) -> None:
     table.told_s[rows] = at_s
     if state.jobs.setbacks or "saves" in table.in_use:
         for row in rows[event.steps_saved[known] > table.steps_saved[rows]].tolist():
-            state.jobs.setbacks.pop(table.id.item(row), None)
+            clear_setbacks(state, table.id.item(row))
             saves_after_all(state, row)
     table.steps_saved[rows] = np.maximum(table.steps_saved[rows], event.steps_saved[known])
 
 
 def _learn_from(state: State, settings: Settings, rows: Ints, done: Floats, before_s: Floats, at_s: float) -> None:
-    """These running jobs did so many steps since `before_s`."""
+    """Learn from the steps that running jobs did since `before_s`."""
     table = state.jobs.table
-    # Since it was last heard of its pace may have changed, and its steps were only believed; one that is done may only wait to be
-    # noticed. That says nothing.
+    # A report says nothing about the pace if the pace has changed since the last one, or if the job has done all its steps.
     clean = (table.told_s[rows] == before_s) & (table.steps_done[rows] < table.steps_total[rows])
     clean &= table.phase[rows] != Phase.RESIZING
-    if state.knowledge.sharing:  # of two that share GPUs without an option for that, trials tell
+    if state.knowledge.sharing:  # trials measure pairs that have no option
         option = state.knowledge.options.by_account[table.kind[rows], table.account[rows]]
         clean &= (table.beside[rows] == NO_JOB) | (state.knowledge.options.partner_kind[option] >= 0)
     if settings.learn:
-        stands = table.steps_done[rows] <= table.paced_steps[rows]  # since it began: short rounds add up
+        stands = table.steps_done[rows] <= table.paced_steps[rows]  # since the attempt began, so that short rounds add up
         seconds = np.where(stands, at_s - table.paced_s[rows], at_s - before_s)
         learn(state, rows[clean], done[clean], seconds[clean])
     if settings.learn_variability and state.knowledge.learning is not None:
@@ -169,7 +169,7 @@ def _cancel_asked(state: State, settings: Settings, event: CancelRequested) -> N
     if row is None:
         return
     if event.job in state.jobs.attempts:
-        state.jobs.cancelling.add(event.job)
+        state.jobs.block(event.job, TO_CANCEL)
         mark_for_kill(state, event.job)
     else:
         finish(state, event.job, row, Phase.CANCELLED, event.at_s)
@@ -177,13 +177,12 @@ def _cancel_asked(state: State, settings: Settings, event: CancelRequested) -> N
 
 def _hold_asked(state: State, settings: Settings, event: HoldRequested) -> None:
     row = state.jobs.row.get(event.job)
-    if row is None or event.held == (event.job in state.jobs.held):
+    if row is None or event.held == state.jobs.is_blocked(event.job, HELD):
         return
-    (state.jobs.held.add if event.held else state.jobs.held.discard)(event.job)
+    (state.jobs.block if event.held else state.jobs.unblock)(event.job, HELD)
     if event.held:
         state.set_desired(event.job, row, -1, None)
-        state.jobs.unsettled.add(event.job)
-    refresh_schedulable(state, event.job, row)
+        state.requeue(event.job)
     state.question.invalidate()
 
 
@@ -204,7 +203,8 @@ def _allocated(state: State, settings: Settings, event: Allocated) -> None:
 
 
 def _with_memory(allocation: Allocation, before: PolicyAnswer | None, policy: str) -> Allocation:
-    """A journal leaves large memories out: then the policy goes on with what the last snapshot has."""
+    """Return the allocation with the policy's memory. A journal leaves large memories out; then the one of the last snapshot
+    stays."""
     if not isinstance(allocation, Assignment) or not allocation.memory_in_snapshots or allocation.memory is not None:
         return allocation
     known = before is not None and before.policy == policy
@@ -212,12 +212,12 @@ def _with_memory(allocation: Allocation, before: PolicyAnswer | None, policy: st
 
 
 def _fault(allocation: object, asked: AskedJobs, asked_s: float) -> str:
-    """What is wrong with an answer. One so odd that looking at it fails is wrong too: it must not stop the core."""
-    if not isinstance(allocation, Ranking | Shares | Assignment):
+    """Return what is wrong with an answer; empty if nothing is. An answer that cannot even be read must not stop the core."""
+    if not isinstance(allocation, _ALLOCATIONS):
         return f"it is a {type(allocation).__name__}, not a Ranking, Shares or an Assignment"
     try:
         until_s: object = allocation.until_s
-        if not isinstance(until_s, int | float | np.integer | np.floating) or until_s != until_s:
+        if not isinstance(until_s, _NUMBERS) or until_s != until_s:
             return f"until_s is {until_s!r}, not a time"
         if not until_s > asked_s:
             return f"it holds until {until_s:g} s, but was asked at {asked_s:g} s"
@@ -227,14 +227,14 @@ def _fault(allocation: object, asked: AskedJobs, asked_s: float) -> str:
 
 
 def _asked_about(state: State) -> AskedJobs:
-    """The jobs of the open question. An answer is believed only if it fits them: a wrong one must not stop the core, now or when
-    it recovers."""
+    """Return the jobs of the open policy call, against which its answer is checked. A wrong answer must not stop the core, now or
+    when it recovers."""
     assert state.question.asked is not None
     rows = state.jobs.rows
     if state.jobs.version != state.question.asked_version:
         ids = state.jobs.table.id[: state.jobs.table.size]
         rows = np.minimum(ids.searchsorted(state.question.asked), max(len(ids) - 1, 0))
-    return AskedJobs(state.jobs.table.kind[rows], state.knowledge.options, state.machines.cluster.gpu_pool)
+    return AskedJobs(rows, state.jobs.table.kind, state.knowledge.options, state.machines.cluster.gpu_pool)
 
 
 def _policy_failed(state: State, settings: Settings, event: PolicyFailed | PolicyTimedOut) -> None:
@@ -248,7 +248,8 @@ def _policy_failed(state: State, settings: Settings, event: PolicyFailed | Polic
 
 
 def _close_accounts(state: State, settings: Settings) -> None:
-    """New shares: what the old ones promised and did not give is owed from now on, and time received counts from zero."""
+    """Close the accounts of the shares in force: time that they promised and did not give is owed from now on, and the time
+    received starts at zero."""
     jobs, answer = state.jobs.table, state.question.answer
     if answer is None or not jobs.size or not isinstance(answer.allocation, Shares):
         state.question.shares_s = state.now_s  # only shares promise time
@@ -267,7 +268,7 @@ def _close_accounts(state: State, settings: Settings) -> None:
     np.clip(jobs.deficit[: jobs.size], -most, most, out=jobs.deficit[: jobs.size])
     jobs.received[: jobs.size] = 0.0
     running = (jobs.using[: jobs.size] > 0).nonzero()[0]
-    # What a running job has had so far was settled just now, though it is booked only with its next report.
+    # The time of a running job up to now is settled, though it is booked only with the next report.
     jobs.received[running, jobs.account[running]] = jobs.as_of_s[running] - state.now_s
 
 
@@ -278,16 +279,15 @@ def _decided(state: State, settings: Settings, event: Decided) -> None:
         if state.sharing or state.knowledge.options.has_fractions:
             rows = {change.job: state.jobs.row[change.job] for change in event.plan.changes if change.job in state.jobs.row}
             before = {job: state.jobs.table.option.item(row) for job, row in rows.items()}
-            for job, mine in rows.items():  # all let go before any takes a part
+            for job, mine in rows.items():  # all give up their GPUs before any takes a fraction
                 state.set_desired(job, mine, -1, None)
-        row_of, unsettled, options, want = state.jobs.row, state.jobs.unsettled, state.jobs.table.option, state.set_desired
+        row_of, options, want = state.jobs.row, state.jobs.table.option, state.set_desired
         for change in event.plan.changes:
             job = change.job
             row = row_of.get(job)
             if row is not None:
                 option = before[job] if before else options.item(row)
                 want(job, row, change.option, change.gpus, change.partner)
-                unsettled.add(job)
                 if slices and option != change.option:
                     _new_slice(state, change, row)
         question, plan = state.question, event.plan
@@ -315,28 +315,28 @@ def _decided(state: State, settings: Settings, event: Decided) -> None:
         state.jobs.table.lease_s[row] = max(state.jobs.table.lease_s[row], renewal.lease_s)
     if event.plan is not None:
         for change in event.plan.changes:
-            if change.job not in state.jobs.in_flight and state.settled(change.job):
-                state.jobs.unsettled.discard(change.job)
+            if change.job in state.jobs.row:
+                state.requeue(change.job)
     state.jobs.orphans.clear()
 
 
 def _new_slice(state: State, change: PlacementChange, row: int) -> None:
-    """A slice begins with another option: now if the job goes on where it is, else when it runs. A job that only moves keeps the
-    slice that it has."""
+    """Begin a slice, as the option of a job changes: now if the job continues where it is, otherwise when it runs. A move alone
+    begins no slice."""
     attempt = state.jobs.attempts.get(change.job)
     goes_on = attempt is not None and change.gpus is not None and same_gpus(attempt.gpus, change.gpus)
     state.jobs.table.slice_s[row] = state.now_s if goes_on and state.jobs.table.using.item(row) > 0 else FOREVER
 
 
 def _launched(state: State, launch: Launch, row: int) -> Attempt:
-    """A new attempt: it holds its GPUs from now on."""
+    """Add an attempt, which holds its GPUs from now on."""
     jobs = state.jobs
     table, job, option = jobs.table, launch.job, launch.option
     account = state.knowledge.options.account.item(option)
     if account < 0:
         state.open_account(option)
         account = state.knowledge.options.account.item(option)
-    jobs.set_phase(row, Phase.STARTING, state.now_s)
+    jobs.transition(job, Phase.STARTING, state.now_s)
     table.attempt[row] = launch.attempt
     table.account[row] = account
     table.lease_s[row] = launch.lease_s
@@ -346,7 +346,7 @@ def _launched(state: State, launch: Launch, row: int) -> Attempt:
 
 
 def _sent(state: State, command: JobCommand) -> None:
-    """A command left: book that it is in flight, and what it takes hold of before any answer."""
+    """Note that a command is in flight, and what it occupies before it is answered."""
     job, jobs = command.job, state.jobs
     row, attempt, table = jobs.row.get(job), jobs.attempts.get(job), jobs.table
     if row is None:
@@ -363,27 +363,25 @@ def _sent(state: State, command: JobCommand) -> None:
     if isinstance(command, Resume):
         if table.phase.item(row) == Phase.PARKED:
             state.occupy(job, attempt.gpus)
-            state.jobs.set_phase(row, Phase.STARTING, state.now_s)
+            state.jobs.transition(job, Phase.STARTING, state.now_s)
         table.lease_s[row] = max(table.lease_s[row], command.lease_s)
     elif isinstance(command, Suspend):
         if command.kind is SuspendKind.PARK and not attempt.reserved:
             state.jobs.attempts[job] = state.memory.reserve(job, attempt)
-        if not state.jobs.out_of_reach(job):
-            state.jobs.set_phase(row, Phase.SUSPENDING, state.now_s)
+        jobs.transition(job, Phase.SUSPENDING, state.now_s)
     elif isinstance(command, Resize):
         _resizing(state, command, attempt)
 
 
 def _resizing(state: State, resize: Resize, attempt: Attempt) -> None:
-    """Until it has answered, a job holds the larger of the sizes that it has and gets."""
+    """Let a job that resizes hold the larger of its two sizes until it has answered."""
     job = resize.job
     state.open_account(resize.option)
     more = np.setdiff1d(resize.gpus, attempt.gpus)
     if len(more):
         state.occupy(job, more)
         state.jobs.attempts[job] = replace(attempt, gpus=resize.gpus)
-    if not state.jobs.out_of_reach(job):
-        state.jobs.set_phase(state.jobs.row[job], Phase.RESIZING, state.now_s)
+    state.jobs.transition(job, Phase.RESIZING, state.now_s)
 
 
 def _woke(state: State, settings: Settings, event: TimerFired) -> None:

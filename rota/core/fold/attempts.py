@@ -1,18 +1,18 @@
 """How an attempt begins, stops, is parked and ends. A gang is whole or not at all."""
 
 from dataclasses import replace
-from types import UnionType
 
 import numpy as np
 
 from rota.core.fold import colocation
 from rota.core.fold.measurements import break_off
-from rota.core.fold.setbacks import paused, set_back
+from rota.core.fold.setbacks import clear_setbacks, set_back
 from rota.core.learn.cordon import cordon
 from rota.core.learn.failing_nodes import note_exit, review
 from rota.core.learn.job_lengths import finished
 from rota.core.settings import Settings
 from rota.core.state.job_table import NO_JOB
+from rota.core.state.phases import TO_CANCEL
 from rota.core.state.records import Attempt, AttemptEnd, same_gpus
 from rota.core.state.state import State
 from rota.model.allocation import Ranking
@@ -22,10 +22,13 @@ from rota.model.job import Phase
 from rota.model.units import FOREVER, MILLI, MIN_HOLD_SECONDS
 
 ROUNDING = 1e-6
-"""A slower rate than this is no rate."""
+"""Rates below this count as zero, in steps per second."""
+
+_STARTS = (Launch, Resume, Resize)
+"""Commands that are answered when the job runs."""
 
 FAR = 0.1
-"""What was seen and what was believed differ if they do by this part."""
+"""Relative difference beyond which a measured time replaces the believed one."""
 
 VERDICT = {
     Outcome.FINISHED: AttemptEnd.FINISHED,
@@ -38,11 +41,10 @@ VERDICT = {
 def started(state: State, settings: Settings, event: Started) -> None:
     flight = state.jobs.in_flight.get(event.job)
     if flight is not None and isinstance(flight.command, Suspend):
-        if flight.command.kind is SuspendKind.PARK and event.job not in state.jobs.doomed and _answered(state, event, Suspend):
+        if flight.command.kind is SuspendKind.PARK and not state.jobs.to_kill(event.job) and _answered(state, event, (Suspend,)):
             _keep_running(state, event.job)
         return
-    if event.job not in state.jobs.doomed and _answered(state, event, Launch | Resume | Resize):
-        assert flight is not None
+    if flight is not None and not state.jobs.to_kill(event.job) and _answered(state, event, _STARTS):
         if event.can_park is not None and event.can_park != state.jobs.table.can_park.item(state.jobs.row[event.job]):
             state.jobs.table.own("can_park")[state.jobs.row[event.job]] = event.can_park
         if isinstance(flight.command, Resize):
@@ -57,28 +59,27 @@ def started(state: State, settings: Settings, event: Started) -> None:
 
 
 def _keep_running(state: State, job: int) -> None:
-    """It was to be parked, and can't be. It has the GPUs that it had, and those who were promised them wait."""
+    """Let a job run on that could not be parked. It keeps its GPUs, and jobs that were to get them wait."""
     jobs, row, planned = state.jobs, state.jobs.row[job], state.machines.planned
     attempt = jobs.attempts[job]
     jobs.table.own("can_park")[row] = False
     if attempt.reserved:
         jobs.attempts[job] = attempt = state.memory.unreserve(attempt)
-    if not jobs.out_of_reach(job):
-        jobs.set_phase(row, Phase.RUNNING, state.now_s)
+    jobs.transition(job, Phase.RUNNING, state.now_s)
     for other in sorted(planned.holders(attempt.gpus) - {job}):
         mine = jobs.attempts.get(other)
         if mine is None or not same_gpus(mine.gpus, attempt.gpus):
             state.set_desired(other, jobs.row[other], -1, None)
-            (jobs.unsettled.discard if state.settled(other) else jobs.unsettled.add)(other)
+            state.requeue(other)
     fits = all(planned.room(gpu) >= jobs.specs[job].milli_per_gpu for gpu in attempt.gpus.tolist())
-    if job not in jobs.desired and job not in jobs.held and jobs.table.schedulable.item(row) and fits:
+    if job not in jobs.desired and job not in jobs.barred and fits:
         state.set_desired(job, row, state.knowledge.options.alone.item(attempt.option), attempt.gpus)
-    (jobs.unsettled.discard if state.settled(job) else jobs.unsettled.add)(job)
+    state.requeue(job)
     state.question.invalidate()
 
 
 def attached(state: State, settings: Settings, event: Attached) -> None:
-    """A session says whether it saves. A spec that says that the job does not has the last word."""
+    """Note whether a session saves. A spec that says that the job does not save has the last word."""
     attempt = state.jobs.attempts.get(event.job)
     if attempt is None or attempt.number != event.attempt:
         return
@@ -90,20 +91,20 @@ def attached(state: State, settings: Settings, event: Attached) -> None:
 
 
 def saves_after_all(state: State, row: int) -> None:
-    """A checkpoint of this job was seen. One that was not known to save is known to now."""
+    """Note that a job saves, as a checkpoint of it was seen."""
     if not state.jobs.table.saves.item(row) and state.jobs.specs[state.jobs.table.id.item(row)].saves is None:
         _known_to_save(state, row)
 
 
 def _known_to_save(state: State, row: int) -> None:
-    """It may be suspended from now on, so that jobs that wait may get its GPUs."""
+    """Let a job be suspended from now on, so that waiting jobs may get its GPUs."""
     if not state.jobs.table.saves.item(row):
         state.jobs.table.own("saves")[row] = True
         state.question.invalidate()
 
 
 def _resized(state: State, resize: Resize, event: Started) -> None:
-    """It goes on with another size. What it no longer has is free."""
+    """Let a job continue with another size, and free the GPUs that it gave up."""
     job, row = event.job, state.jobs.row[event.job]
     _learn_resize(state, row, event.at_s)
     _settle(state, job, event.at_s)
@@ -111,17 +112,14 @@ def _resized(state: State, resize: Resize, event: Started) -> None:
         state.jobs.table.steps_done[row] = event.from_step
     attempt = state.jobs.attempts[job]
     given_up = np.setdiff1d(attempt.gpus, resize.gpus)
-    given_up = given_up[state.machines.observed.held(job, given_up)]
     if len(given_up):
         state.vacate(job, given_up)
     state.jobs.attempts[job] = replace(attempt, option=resize.option, gpus=resize.gpus)
     begin(state, job, event.at_s)
-    if not state.settled(job):
-        state.jobs.unsettled.add(job)
 
 
 def _learn_resize(state: State, row: int, at_s: float) -> None:
-    """What another size took is what the next one will take, if it is far from what was believed."""
+    """Believe the measured time of a resize if it is far from the believed one."""
     table = state.jobs.table
     if table.phase.item(row) != Phase.RESIZING:
         return
@@ -131,14 +129,16 @@ def _learn_resize(state: State, row: int, at_s: float) -> None:
 
 
 def begin(state: State, job: int, at_s: float, min_run_factor: float = 0.0) -> None:
-    """All parts are up: the job runs, as far as we believe at its option's rate. `min_run_factor`: as in the settings."""
+    """Begin to run a job whose processes have all started, at the believed rate of its option. `min_run_factor`: as in the
+    settings."""
     jobs, options, question = state.jobs, state.knowledge.options, state.question
     row, attempt, table, sharing = jobs.row[job], jobs.attempts[job], jobs.table, state.sharing
     if attempt.parked:
         _unpark(state, job, attempt)
     phase, option = table.phase.item(row), attempt.option
-    if phase == Phase.UNREACHABLE:
-        return  # it counts as running once its node is back in sight
+    if phase == Phase.UNREACHABLE:  # it counts as running once its node is reachable again
+        state.requeue(job)
+        return
     if at_s > state.now_s:
         at_s = state.now_s
     if phase == Phase.STARTING:
@@ -149,7 +149,7 @@ def begin(state: State, job: int, at_s: float, min_run_factor: float = 0.0) -> N
             table.move_seconds[row] = seconds
         if min_run_factor:
             _set_min_run(state, row, attempt, at_s, min_run_factor)
-    jobs.set_phase(row, Phase.RUNNING, at_s)
+    jobs.transition(job, Phase.RUNNING, at_s)
     table.as_of_s[row] = table.told_s[row] = table.paced_s[row] = at_s
     table.paced_steps[row] = table.steps_done.item(row)
     table.rate[row] = options.rate.item(option) / state.slowdown(job, attempt.gpus)
@@ -165,14 +165,13 @@ def begin(state: State, job: int, at_s: float, min_run_factor: float = 0.0) -> N
     first = table.first_run_s.item(row)
     if first != first:  # not a number: it never ran
         table.first_run_s[row] = at_s
-    if state.settled(job):
-        jobs.unsettled.discard(job)
+    state.requeue(job)
     if question.overtaking:  # when it has made a step, the job that it overtakes may have its turn
         seconds = max(1.0 / max(table.rate.item(row), ROUNDING), MIN_HOLD_SECONDS, table.stays_until_s.item(row) - state.now_s)
         question.until_s = min(question.until_s, state.now_s + seconds)
     if question.somebody_waits and question.answer is not None:
         ranking, ids = question.answer.allocation, question.answer.ids
-        if isinstance(ranking, Ranking) and ranking.run_seconds is not None:  # a rank changes when it has run so long
+        if isinstance(ranking, Ranking) and ranking.run_seconds is not None:  # a rank changes after this run time
             position = int(ids.searchsorted(job))
             if position < len(ids) and ids[position] == job:
                 holds = max(float(ranking.run_seconds[position]), MIN_HOLD_SECONDS)
@@ -181,7 +180,7 @@ def begin(state: State, job: int, at_s: float, min_run_factor: float = 0.0) -> N
 
 def _set_min_run(state: State, row: int, attempt: Attempt, at_s: float, factor: float) -> None:
     """The minimum run time of an attempt that begins now, from what its start took and what its last stop cost. What was believed
-    of a move before either was measured is the least of it, unless the job only slept."""
+    of a move before either was measured is the minimum, unless the job was parked."""
     table = state.jobs.table
     seconds = max(at_s - table.phase_s.item(row), 0.0)
     if attempt.parked:
@@ -192,7 +191,7 @@ def _set_min_run(state: State, row: int, attempt: Attempt, at_s: float, factor: 
 
 
 def _learn_stop(state: State, row: int, at_s: float, saved_some: bool) -> None:
-    """What it cost to stop it: the time that took, and if it saved nothing, all it did since it was started."""
+    """Note what it cost to stop a job: the time that it took, and all work since the start if nothing was saved."""
     table = state.jobs.table
     since_s = table.phase_s.item(row) if saved_some else min(table.paced_s.item(row), table.phase_s.item(row))
     table.own("stop_seconds")[row] = max(at_s - since_s, 0.0)
@@ -209,7 +208,7 @@ def suspended(state: State, settings: Settings, event: Suspended) -> None:
         if state.machines.failing:
             _leave_failing(state, settings, event.job)
         return
-    if event.job not in state.jobs.doomed and _answered(state, event, Suspend):
+    if not state.jobs.to_kill(event.job) and _answered(state, event, (Suspend,)):
         _settle(state, event.job, event.at_s)
         row = state.jobs.row[event.job]
         state.jobs.table.steps_done[row] = event.steps_done
@@ -217,15 +216,13 @@ def suspended(state: State, settings: Settings, event: Suspended) -> None:
         if state.jobs.table.phase.item(row) == Phase.SUSPENDING:
             _learn_price(state, row, attempt, event.at_s)
         _park(state, event.job, state.memory.note_parked(attempt, event.gib, event.keeps) if event.gib else attempt)
-        if not state.jobs.out_of_reach(event.job):
-            state.jobs.set_phase(row, Phase.PARKED, min(event.at_s, state.now_s))
-        if state.settled(event.job):
-            state.jobs.unsettled.discard(event.job)
+        state.jobs.transition(event.job, Phase.PARKED, min(event.at_s, state.now_s))
+        state.requeue(event.job)
 
 
 def _learn_price(state: State, row: int, attempt: Attempt, at_s: float) -> None:
-    """What parking took is what it will take. The first time of an attempt is dearer, because the host's memory has to be
-    made ready, and does not come again: it says only that parking is no dearer than that."""
+    """Believe that parking will take the time that it took. The first time of an attempt takes longer, since host memory has to
+    be allocated, so it is only an upper bound."""
     table = state.jobs.table
     seconds = max(at_s - table.phase_s.item(row), 0.0)
     if attempt.parked_before or seconds < table.park_seconds.item(row):
@@ -233,9 +230,9 @@ def _learn_price(state: State, row: int, attempt: Attempt, at_s: float) -> None:
 
 
 def _park(state: State, job: int, attempt: Attempt) -> None:
-    """It sleeps: its GPUs are free, its memory was set aside when it was told."""
+    """Mark a job as parked and free its GPUs. Its host memory was reserved when the command was sent."""
     state.jobs.attempts[job] = replace(attempt, parked=True, parked_before=True)
-    state.vacate(job, state.gpus_of(job))
+    state.vacate(job, attempt.gpus)
 
 
 def _unpark(state: State, job: int, attempt: Attempt) -> None:
@@ -253,18 +250,18 @@ def exited(state: State, settings: Settings, event: Exited) -> None:
 
 
 def _leave_failing(state: State, settings: Settings, job: int) -> None:
-    """Something of a job has ended. If its node is failing, the GPUs that are free now are cordoned; the job goes elsewhere."""
+    """Cordon the free GPUs of failing nodes, as an attempt has ended there, and let its job go to other nodes."""
     review(state, settings)
     cordon(state, settings)
     want, machines = state.jobs.desired.get(job), state.machines
     if want is not None and job not in state.jobs.attempts and not machines.failing.keys().isdisjoint(machines.nodes_of(want)):
         state.set_desired(job, state.jobs.row[job], -1, None)
-        state.jobs.unsettled.discard(job)
+        state.requeue(job)
         state.question.invalidate()
 
 
-def _answered(state: State, event: Started | Suspended, expected: type | UnionType) -> bool:
-    """Strike a node off the list of those that owe an answer. True once all have answered."""
+def _answered(state: State, event: Started | Suspended, expected: tuple[type, ...]) -> bool:
+    """Take a node off the list of nodes that owe an answer. Return whether all have answered."""
     flight = state.jobs.in_flight.get(event.job)
     if flight is None or not isinstance(flight.command, expected):
         return False
@@ -279,7 +276,7 @@ def _answered(state: State, event: Started | Suspended, expected: type | UnionTy
 
 
 def _settle(state: State, job: int, at_s: float) -> None:
-    """Book the service received up to now; the job runs no more."""
+    """Book the service that a job received up to now, and stop counting."""
     row, table = state.jobs.row[job], state.jobs.table
     if at_s > state.now_s:
         at_s = state.now_s
@@ -295,18 +292,20 @@ def _settle(state: State, job: int, at_s: float) -> None:
 def end_on_node(
     state: State, job: int, node: int | None, at_s: float, verdict: AttemptEnd, steps: float, *, setback: str = ""
 ) -> None:
-    """Processes of one node (None: of all) are gone; with the last of them the attempt is over."""
+    """Note that the processes of an attempt on one node are gone, or on all nodes if None. With the last of them the attempt
+    ends."""
     attempt = state.jobs.attempts[job]
     if node is not None and node not in attempt.parts:
         return
     if verdict is AttemptEnd.FAILED and _asked_to_stop(state, job):
         verdict = AttemptEnd.LOST
     left = () if node is None else tuple(n for n in attempt.parts if n != node)
-    gone = state.gpus_of(job)
+    gone = attempt.gpus
     if left:
         gone = gone[state.machines.cluster.gpu_node[gone] == node]
     state.vacate(job, gone)
-    state.memory.free(attempt, attempt.parts if node is None else (node,))
+    if attempt.host_gib or attempt.reserved:
+        state.memory.free(attempt, attempt.parts if node is None else (node,))
     worst = max(attempt.verdict, verdict)
     fewest = min(attempt.steps, steps)
     setback = setback or attempt.setback
@@ -316,7 +315,7 @@ def end_on_node(
         if flight is not None and node in flight.waiting:
             state.jobs.in_flight[job] = replace(flight, waiting=tuple(n for n in flight.waiting if n != node))
         _settle(state, job, at_s)
-        # A gang is whole or not at all: what is left of it must go, unless it is leaving by itself.
+        # A gang runs whole or not at all: the rest of it is killed, unless it is ending by itself.
         flight = state.jobs.in_flight.get(job)
         saving = flight is not None and isinstance(flight.command, Suspend) and flight.command.kind is SuspendKind.CHECKPOINT
         if not (verdict is AttemptEnd.FINISHED or (verdict is AttemptEnd.SUSPENDED and saving)):
@@ -327,17 +326,13 @@ def end_on_node(
 
 def _asked_to_stop(state: State, job: int) -> bool:
     flight = state.jobs.in_flight.get(job)
-    return job in state.jobs.doomed or (flight is not None and isinstance(flight.command, Suspend | Kill))
+    return state.jobs.to_kill(job) or (flight is not None and isinstance(flight.command, Suspend | Kill))
 
 
 def mark_for_kill(state: State, job: int) -> None:
-    state.jobs.doomed.add(job)
-    state.jobs.unsettled.add(job)
-    row = state.jobs.row[job]
-    state.set_desired(job, row, -1, None)
-    if state.jobs.table.phase.item(row) != Phase.UNREACHABLE:
-        state.jobs.set_phase(row, Phase.STOPPING, state.now_s)
-    refresh_schedulable(state, job, row)
+    state.set_desired(job, state.jobs.row[job], -1, None)
+    state.jobs.transition(job, Phase.STOPPING, state.now_s)
+    state.requeue(job)
 
 
 def _end_life(state: State, job: int, at_s: float, verdict: AttemptEnd, steps: float, setback: str) -> None:
@@ -345,17 +340,14 @@ def _end_life(state: State, job: int, at_s: float, verdict: AttemptEnd, steps: f
     row, table = jobs.row[job], jobs.table
     at_s = min(at_s, state.now_s)
     _settle(state, job, at_s)
-    del jobs.attempts[job]
-    flight = jobs.in_flight.pop(job, None)
+    flight = jobs.in_flight.get(job)
     suspending = flight is not None and isinstance(flight.command, Suspend)
-    jobs.doomed.discard(job)
-    table.lease_s[row] = FOREVER
     if verdict is AttemptEnd.FINISHED:
         state.knowledge.finish(table.attained.item(row))
         finished(state, job, row)
         finish(state, job, row, Phase.FINISHED, at_s)
         return
-    if job in jobs.cancelling:
+    if jobs.is_blocked(job, TO_CANCEL):
         finish(state, job, row, Phase.CANCELLED, at_s)
         return
     if verdict is AttemptEnd.FAILED:
@@ -373,34 +365,30 @@ def _end_life(state: State, job: int, at_s: float, verdict: AttemptEnd, steps: f
         if "saves" in table.in_use:
             saves_after_all(state, row)
     table.steps_done[row] = saved
-    if setback:  # what it was granted is for others while it pauses
+    if setback:  # other jobs may have its GPUs while it pauses
         state.set_desired(job, row, -1, None)
         state.question.invalidate()
     elif verdict is AttemptEnd.SUSPENDED:
-        jobs.setbacks.pop(job, None)
+        clear_setbacks(state, job)
     if suspending and "stays_until_s" in table.in_use:
         _learn_stop(state, row, at_s, saved_some)
     if verdict is AttemptEnd.SUSPENDED or suspending:
         table.suspensions[row] += 1
     want, machines = jobs.desired.get(job), state.machines
-    # One that had to leave its GPUs and got no others may run elsewhere, now that it has left.
+    # A job that had to leave its GPUs and got no others may now run elsewhere.
     had_to_leave = want is None and bool(machines.draining or machines.cordoned)
     if verdict is not AttemptEnd.SUSPENDED or not suspending or had_to_leave:
         state.question.invalidate()
-    jobs.set_phase(row, Phase.CHECKPOINTED if saved > 0 else Phase.QUEUED, at_s)
+    jobs.transition(job, Phase.CHECKPOINTED if saved > 0 else Phase.QUEUED, at_s)
     if want is not None and not machines.node_up[machines.cluster.gpu_node[want]].all():
         state.set_desired(job, row, -1, None)
         state.question.invalidate()
-    refresh_schedulable(state, job, row)
-    if state.settled(job):
-        jobs.unsettled.discard(job)
-    else:
-        jobs.unsettled.add(job)
+    state.requeue(job)
 
 
 def finish(state: State, job: int, row: int, phase: Phase, at_s: float) -> None:
-    state.jobs.set_phase(row, phase, at_s)
     state.forget(job, row)
+    state.jobs.transition(job, phase, at_s)
     if state.knowledge.trials:
         break_off(state)
     state.question.job_ended()
@@ -408,13 +396,3 @@ def finish(state: State, job: int, row: int, phase: Phase, at_s: float) -> None:
 
 def saved(state: State, job: int) -> float:
     return float(state.jobs.table.steps_saved[state.jobs.row[job]])
-
-
-def refresh_schedulable(state: State, job: int, row: int) -> None:
-    """A job may be scheduled if nodes that have not left can run it, it is not held, no attempt of it is out of reach, and it
-    does not pause after a setback."""
-    jobs = state.jobs
-    free = job not in jobs.held and job not in jobs.doomed and jobs.table.phase.item(row) != Phase.UNREACHABLE
-    if jobs.setbacks and paused(state, job):
-        free = False
-    state.set_schedulable(job, row, free and state.can_ever_run(jobs.table.kind.item(row)))

@@ -1,4 +1,4 @@
-"""Company: two jobs that share GPUs slow each other down, but only while both run.
+"""Colocation: two jobs on the same GPUs slow each other down while both run.
 
 What a job is granted (`jobs.option`, `jobs.partner`) follows the plan. How fast it is believed to be (`jobs.rate`), on which
 account its time is booked (`jobs.account`) and what it uses (`jobs.using`) follow who really runs on its GPUs: the shared option
@@ -14,9 +14,9 @@ from rota.model.units import MILLI
 
 
 def partner_of(state: State, job: int, attempt: Attempt) -> int:
-    """The job that runs on the same GPUs. What overlaps otherwise is a gang that is not whole any more and its successor."""
+    """Return the job that runs on the same GPUs. Any other overlap is between a gang that has lost a node and its successor."""
     if not state.sharing or state.jobs.specs[job].gpus < 1:
-        return NO_JOB  # those with other parts of its GPU do not slow it down
+        return NO_JOB  # jobs with other fractions of its GPU do not slow it down
     for other in state.machines.observed.holders(attempt.gpus):
         if (
             other != job
@@ -45,7 +45,7 @@ def stopped(state: State, job: int, at_s: float) -> None:
 
 
 def book(jobs: JobTable, row: int, at_s: float) -> None:
-    """Book what a running job got since it was last booked, at the pace it had."""
+    """Book what a running job received since the last booking, at its rate."""
     since_s = jobs.as_of_s.item(row)
     elapsed = max(at_s - since_s, 0.0)
     jobs.run_seconds[row] += elapsed
@@ -71,8 +71,8 @@ def _pace(state: State, job: int, attempt: Attempt, other: int, at_s: float) -> 
 
 
 def colocated_rate(state: State, row: int) -> None:
-    """The believed rate of a job that shares its GPUs, where it stands at that of an option alone: by what was seen of the pair,
-    or half of it if the pair was never measured."""
+    """Set the believed rate of a job that shares its GPUs by an option without partner: as measured for the pair, or half of the
+    rate alone if the pair was never measured."""
     table, options = state.jobs.table, state.knowledge.options
     option = options.by_account.item(table.kind.item(row), table.account.item(row))
     if options.partner_kind.item(option) < 0:
@@ -82,7 +82,7 @@ def colocated_rate(state: State, row: int) -> None:
 
 
 def _shared_with(options: Options, alone: int, kind: int) -> int:
-    """The option that is this one in the company of a job of some kind."""
+    """Return the option that shares GPUs with a job of this kind, or `alone` if there is none."""
     rows = options.of_kind[options.kind[alone]]
     found = rows[(rows >= 0) & (options.alone[rows] == alone) & (options.partner_kind[rows] == kind)]
     return int(found[0]) if len(found) else alone

@@ -14,7 +14,6 @@ from rota.beliefs.make_options import grown, renewed
 from rota.beliefs.move_costs import MoveCosts
 from rota.beliefs.variability import Variability
 from rota.core.fold import colocation
-from rota.core.fold.attempts import refresh_schedulable
 from rota.core.learn.cordon import cordon
 from rota.core.setup import Setup
 from rota.core.state.job_table import NO_JOB
@@ -114,7 +113,7 @@ def _set_options(state: State, *, packing: bool) -> None:
             table.best_rate[row] = options.rate[best]
             nominal = known.rates.rate_of(spec.profile, spec.demand, accelerator, width, batch_size)[0]
             table.nominal_rate[row] = nominal or table.best_rate[row]
-        refresh_schedulable(state, job, row)
+        state.refresh_fit(job)
     runs = ((table.using[: table.size] > 0) & (table.rate[: table.size] > 0)).nonzero()[0]
     table.rate[runs] = options.rate[options.by_account[table.kind[runs], table.account[runs]]]
     for row in runs[table.beside[runs] != NO_JOB].tolist():

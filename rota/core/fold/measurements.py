@@ -1,4 +1,4 @@
-"""What drivers measured becomes knowledge: how fast and how busy a job is alone, and what two get done on the same GPUs.
+"""Measurements become beliefs: how fast and how busy a job is alone, and how fast two jobs are on the same GPUs.
 
 A pair that is on trial is judged here, once both its jobs were measured together for long enough.
 """
@@ -16,13 +16,13 @@ from rota.model.trial import PairStats, Trial, TrialVerdict
 from rota.model.units import Floats, Ints
 
 MOST_PAST_TRIALS = 512
-"""So many trials that are over are remembered one by one."""
+"""Number of past trials that are kept one by one."""
 
 ROUNDING = 1e-6
 
 
 def measured(state: State, settings: Settings, event: Measured) -> None:
-    """A measurement counts if the job was in the same company all the while."""
+    """Fold measurements. One counts if the partner of the job did not change during it."""
     table = state.jobs.table
     if not table.size:
         return
@@ -31,7 +31,7 @@ def measured(state: State, settings: Settings, event: Measured) -> None:
     known = (ids[rows] == event.jobs) & (table.attempt[rows] == event.attempts) & (table.using[rows] > 0)
     memory_alone = known & np.isnan(event.rate)
     _memory(state, rows[memory_alone], event.peak_gib[memory_alone])
-    company_s = table.company_s if state.sharing else table.paced_s  # without company it is the same since it began
+    company_s = table.company_s if state.sharing else table.paced_s  # without partners nothing changes after the start
     known &= (event.since_s >= company_s[rows] - ROUNDING) & (event.rate >= 0) & (event.rate < math.inf)
     alone = known & (table.beside[rows] == NO_JOB) & (event.rate > 0)
     _alone(state, settings, rows[alone], event, alone.nonzero()[0])
@@ -41,7 +41,7 @@ def measured(state: State, settings: Settings, event: Measured) -> None:
 
 def _alone(state: State, settings: Settings, rows: Ints, event: Measured, where: Ints) -> None:
     table, options = state.jobs.table, state.knowledge.options
-    option = options.by_account[table.kind[rows], table.account[rows]]  # it may have been granted another since
+    option = options.by_account[table.kind[rows], table.account[rows]]  # the plan may have granted another option since
     if settings.tactics and state.question.somebody_waits and (table.alone_option[rows] != option).any():
         state.question.invalidate()  # now that it is measured, a job that waits may join it
     table.own("alone_rate")[rows] = event.rate[where]
@@ -57,7 +57,7 @@ def _alone(state: State, settings: Settings, rows: Ints, event: Measured, where:
 
 
 def _memory(state: State, rows: Ints, peak_gib: Floats) -> None:
-    """What jobs were seen to have on a GPU. What parked jobs keep there must leave that."""
+    """Note the GPU memory of jobs. Parked jobs must leave that much free."""
     table = state.jobs.table
     there = peak_gib == peak_gib
     if not there.any():
@@ -69,7 +69,7 @@ def _memory(state: State, rows: Ints, peak_gib: Floats) -> None:
 
 
 def _together(state: State, settings: Settings, job: int, row: int, rate: float) -> None:
-    """One side of a pair. A pair is seen when both sides are known."""
+    """Note the rate of one job of a pair. The pair is judged when both rates are known."""
     knowledge, table = state.knowledge, state.jobs.table
     other = table.beside.item(row)
     found = next((trial for trial in knowledge.trials.values() if job in trial.jobs), None)
@@ -97,7 +97,7 @@ def _judge(state: State, settings: Settings, trial: Trial) -> None:
 
 
 def _remember(state: State, trial: Trial) -> None:
-    """What was seen of a pair holds for all jobs of these profiles."""
+    """Believe what was measured of a pair for all jobs with these profiles."""
     knowledge = state.knowledge
     shares = tuple(after / before for after, before in zip(trial.after, trial.before, strict=True))
     if state.name_of(trial.jobs[0]) != trial.pair[0]:
@@ -125,8 +125,8 @@ def end_trial(state: State, trial: Trial, verdict: TrialVerdict) -> None:
 
 
 def break_off(state: State) -> None:
-    """Trials of jobs that are no longer to share their GPUs are over. A job that could not be measured before its trial was given
-    up made next to no steps: that says enough of the pair."""
+    """End the trials of jobs that no longer share GPUs by the plan. A job that could not be measured before its trial was given
+    up made hardly any steps, which counts as a measurement."""
     jobs = state.jobs
     for trial in list(state.knowledge.trials.values()):
         rows = [jobs.row.get(job) for job in trial.jobs]

@@ -1,13 +1,13 @@
-"""Nodes: what a report, a loss or a silence says about everything that was on one."""
+"""Node events: what the report or the loss of a node means for the attempts on it."""
 
 import numpy as np
 
-from rota.core.fold.attempts import VERDICT, begin, end_on_node, refresh_schedulable, saved, started, suspended
+from rota.core.fold.attempts import VERDICT, begin, end_on_node, saved, started, suspended
 from rota.core.learn.failing_nodes import acquit
 from rota.core.settings import Settings
 from rota.core.state.records import AttemptEnd, same_gpus
 from rota.core.state.state import State
-from rota.model.commands import Resize, Suspend, SuspendKind
+from rota.model.commands import SuspendKind
 from rota.model.events import (
     GpusTaken,
     InventoryItem,
@@ -23,9 +23,6 @@ from rota.model.events import (
 )
 from rota.model.job import Phase
 from rota.model.units import Ints
-
-PHASE_OF: dict[type, Phase] = {Suspend: Phase.SUSPENDING, Resize: Phase.RESIZING}
-"""The phase of a job that a command is on its way to; else it is starting."""
 
 
 def node_reported(state: State, settings: Settings, event: NodeReported) -> None:
@@ -83,8 +80,8 @@ def node_joined(state: State, settings: Settings, event: NodeJoined) -> None:
     if event.node.name in here:
         return  # a repeat
     state.add_node(event.node, settings.packing)
-    for job, row in state.jobs.row.items():
-        refresh_schedulable(state, job, row)
+    for job in state.jobs.row:
+        state.refresh_fit(job)
 
 
 def node_drained(state: State, settings: Settings, event: NodeDrainChanged) -> None:
@@ -92,7 +89,7 @@ def node_drained(state: State, settings: Settings, event: NodeDrainChanged) -> N
         return
     state.set_draining(event.node, event.draining)
     for job in [job for job, mine in state.jobs.attempts.items() if mine.parked and event.node in mine.parts]:
-        (state.jobs.unsettled.discard if state.settled(job) else state.jobs.unsettled.add)(job)
+        state.requeue(job)
 
 
 def gpus_taken(state: State, settings: Settings, event: GpusTaken) -> None:
@@ -104,7 +101,7 @@ def gpus_taken(state: State, settings: Settings, event: GpusTaken) -> None:
 
 
 def keep_off_taken(state: State) -> None:
-    """Other programs use these GPUs, and no job of ours has them any more: a job that was to start there waits."""
+    """Plan nothing on free GPUs that other programs use. A job that was to start there waits."""
     free = [gpu for gpu in state.machines.taken if state.machines.observed.free[gpu]]
     if free:
         _plan_nothing_on(state, np.array(free))
@@ -121,31 +118,29 @@ def node_left(state: State, settings: Settings, event: NodeLeft) -> None:
     state.machines.gone.add(event.node)
     state.note_lasting_gpus()
     acquit(state, settings, event.node)
-    for job, row in state.jobs.row.items():
-        refresh_schedulable(state, job, row)
+    for job in state.jobs.row:
+        state.refresh_fit(job)
 
 
 def drop_attempts_on(state: State, node: int, at_s: float) -> None:
-    """Everything this node had is dead."""
+    """End all attempts of a node, whose processes are gone."""
     for job, attempt in list(state.jobs.attempts.items()):
         if node in attempt.parts:
             end_on_node(state, job, node, at_s, AttemptEnd.LOST, saved(state, job))
-            _mark_reachable(state, job)  # what is left of it may all be in sight
+            _mark_reachable(state, job)  # its other nodes may all be reachable
 
 
 def mark_unreachable(state: State, node: int) -> None:
-    """A node went silent. Jobs there keep their leases, and no job takes their GPUs before these end."""
+    """Mark a silent node and its jobs as unreachable. No job gets their GPUs before their leases end."""
     _take_down(state, node)
     for job, attempt in list(state.jobs.attempts.items()):
         if node in attempt.parts:
             row = state.jobs.row[job]
             if not same_gpus(state.jobs.desired.get(job, attempt.gpus), attempt.gpus):
-                state.set_desired(
-                    job, row, -1, None
-                )  # it cannot move now, and must not keep others from joining whom it was to join
-                state.jobs.unsettled.add(job)
-            state.jobs.set_phase(row, Phase.UNREACHABLE, state.now_s)
-            refresh_schedulable(state, job, row)
+                # It cannot move now, and must not keep other jobs from the GPUs that it was to get.
+                state.set_desired(job, row, -1, None)
+            state.jobs.transition(job, Phase.UNREACHABLE, state.now_s)
+            state.requeue(job)
 
 
 def _take_down(state: State, node: int) -> None:
@@ -154,35 +149,23 @@ def _take_down(state: State, node: int) -> None:
 
 
 def _plan_nothing_on(state: State, gpus: Ints) -> None:
-    """A job that was to start on these GPUs, or to move there, is to do neither."""
+    """Withdraw the placement of jobs that were to start on these GPUs, or to move there."""
     for job in sorted(state.machines.planned.holders(gpus)):
         attempt = state.jobs.attempts.get(job)
         if attempt is None or not same_gpus(attempt.gpus, state.jobs.desired[job]):
             state.set_desired(job, state.jobs.row[job], -1, None)
             if state.machines.taken:
                 state.question.invalidate()
-            if attempt is None:
-                state.jobs.unsettled.discard(job)
-            else:
-                state.jobs.unsettled.add(job)
+            state.requeue(job)
 
 
 def _mark_reachable(state: State, job: int) -> None:
-    """Its node is back in sight: the job is where it was, unless another of its nodes is still silent."""
+    """Mark a job as reachable, unless another of its nodes is still silent."""
     attempt = state.jobs.attempts.get(job)
     if attempt is None or not state.jobs.out_of_reach(job) or not state.machines.node_up[list(attempt.parts)].all():
         return
-    row = state.jobs.row[job]
-    flight = state.jobs.in_flight.get(job)
-    phase = Phase.PARKED if attempt.parked else Phase.RUNNING
-    if job in state.jobs.doomed:
-        phase = Phase.STOPPING
-    elif flight is not None:
-        phase = PHASE_OF.get(type(flight.command), Phase.STARTING)
-    state.jobs.set_phase(row, phase, state.now_s)
-    if phase is Phase.RUNNING and not state.jobs.table.using[row]:
+    phase = state.jobs.reappear(job, state.now_s)
+    if phase is Phase.RUNNING and not state.jobs.table.using[state.jobs.row[job]]:
         begin(state, job, state.now_s)
-    refresh_schedulable(state, job, row)
-    if not state.settled(job):
-        state.jobs.unsettled.add(job)
+    state.requeue(job)
     state.question.invalidate()

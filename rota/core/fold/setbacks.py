@@ -6,6 +6,7 @@ that gets on ends the row: its state was saved.
 
 from dataclasses import replace
 
+from rota.core.state.phases import PAUSED
 from rota.core.state.records import Setback
 from rota.core.state.state import State
 from rota.model.units import FOREVER
@@ -22,18 +23,20 @@ def set_back(state: State, job: int, what: str) -> bool:
     times = 1 if before is None else before.times + 1
     until_s = state.now_s + FIRST_PAUSE_SECONDS * 2.0 ** (times - 1)
     state.jobs.setbacks[job] = Setback(times, what, until_s)
+    state.jobs.block(job, PAUSED)
     return times >= MOST
 
 
-def paused(state: State, job: int) -> bool:
-    """Whether a job pauses after a setback."""
-    setback = state.jobs.setbacks.get(job)
-    return setback is not None and setback.until_s > state.now_s
+def end_pauses(state: State) -> None:
+    """Let jobs run again whose pause is over."""
+    for job, setback in sorted(state.jobs.setbacks.items()):
+        if -FOREVER < setback.until_s <= state.now_s:
+            state.jobs.setbacks[job] = replace(setback, until_s=-FOREVER)
+            state.jobs.unblock(job, PAUSED)
+            state.question.invalidate()
 
 
-def pauses_over(state: State) -> list[int]:
-    """Jobs whose pause has ended since this was last asked, in order."""
-    found = [job for job, each in sorted(state.jobs.setbacks.items()) if -FOREVER < each.until_s <= state.now_s]
-    for job in found:
-        state.jobs.setbacks[job] = replace(state.jobs.setbacks[job], until_s=-FOREVER)
-    return found
+def clear_setbacks(state: State, job: int) -> None:
+    """Forget the setbacks of a job that has saved its state."""
+    if state.jobs.setbacks.pop(job, None) is not None:
+        state.jobs.unblock(job, PAUSED)

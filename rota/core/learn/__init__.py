@@ -1,1 +1,1 @@
-"""What was measured becomes what is believed."""
+"""Measurements become beliefs."""

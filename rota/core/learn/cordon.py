@@ -8,9 +8,9 @@ from rota.core.state.state import State
 from rota.model.units import FOREVER, Bools
 
 MOST = 0.1
-"""Of the GPUs of a pool at most this part, or one: where more are slow, it is not they who are odd."""
+"""Largest fraction of a pool's GPUs that is cordoned for being slow, at least one GPU: if more are slow, that is normal."""
 ODD = 1.25
-"""A GPU that is slower than this is worth a word."""
+"""Slowdown beyond which a GPU is reported to the operator."""
 MOST_TOLD = 5
 PROBATION_SECONDS = 14 * 86_400.0
 """Nothing is learned about an unused GPU, so it gets another chance after this long."""
@@ -24,7 +24,7 @@ def cordon(state: State, settings: Settings) -> None:
 
 
 def _on_failing_nodes(state: State) -> list[int]:
-    """GPUs of nodes on which starts fail, but for those that are in use: a job that runs there stays."""
+    """Return the free GPUs of nodes on which starts fail. A job that runs there stays."""
     machines = state.machines
     here = np.isin(machines.cluster.gpu_node, list(machines.failing)) & machines.observed.free
     return [int(gpu) for gpu in here.nonzero()[0]]
@@ -44,7 +44,7 @@ def _slow(state: State, settings: Settings) -> list[int]:
 
 
 def slow_gpus(state: State) -> list[str]:
-    """What there is to tell an operator: GPUs far off the others, the slowest first, and whether they are out of service."""
+    """Return a sentence for each GPU that is far slower than the others, slowest first, for operators."""
     if state.knowledge.variability is None or not (state.knowledge.learning is not None or state.machines.cordoned):
         return []
     known, out = state.knowledge.variability, state.out_of_service()
@@ -69,7 +69,7 @@ def slow_gpus(state: State) -> list[str]:
 
 
 def _on_probation(state: State, gpus: int) -> Bools:
-    """GPUs that were slow when they were last heard of, which is long ago."""
+    """Return which GPUs were last measured too long ago to be called slow."""
     latest = np.full(gpus, -FOREVER)
     for (_, gpu), seen in (state.knowledge.learning.recent if state.knowledge.learning is not None else {}).items():
         latest[gpu] = max(latest[gpu], seen[-1][0])

@@ -32,7 +32,7 @@ def note_exit(state: State, settings: Settings, event: Exited) -> None:
         _ran_well(state, job, parts)
         return
     node = event.node if event.node is not None else parts[0]
-    asked = job in state.jobs.doomed or table.phase.item(row) not in (Phase.STARTING, Phase.RUNNING)
+    asked = state.jobs.to_kill(job) or table.phase.item(row) not in (Phase.STARTING, Phase.RUNNING)
     late = event.at_s - table.phase_s.item(row) >= START_SECONDS
     if asked or late or node not in parts or event.outcome not in (Outcome.FAILED, Outcome.LOST):
         return
@@ -84,7 +84,7 @@ def acquit(state: State, settings: Settings, node: int) -> None:
 
 
 def failing_nodes(state: State) -> list[str]:
-    """What there is to tell an operator of nodes that are on trial or cordoned."""
+    """Return a sentence for each node that is on trial or cordoned, for operators."""
     found = []
     for node in state.machines.failing:
         proven = state.machines.proven_failures.get(node, ())
@@ -102,14 +102,14 @@ def _named(jobs: tuple[int, ...]) -> str:
 
 
 def _runs_well(state: State, job: int, since_s: float) -> bool:
-    """Whether it has run for a while, and began after this instant."""
+    """Return whether a job has run for a while, and began after this time."""
     row, table = state.jobs.row[job], state.jobs.table
     began_s = table.phase_s.item(row)
     return table.phase.item(row) == Phase.RUNNING and began_s > since_s and state.now_s - began_s >= START_SECONDS
 
 
 def _ran_well(state: State, job: int, parts: tuple[int, ...]) -> None:
-    """A job ran on these nodes: others on which it failed may be at fault."""
+    """Note that a job ran on these nodes, so that other nodes on which it failed may be at fault."""
     state.machines.failing_jobs.discard(job)
     for node, failed in list(state.machines.failed_starts.items()):
         if node not in parts and any(each.job == job for each in failed):
@@ -121,7 +121,7 @@ def _elsewhere(state: State, job: int) -> bool:
 
 
 def _leave_out(state: State, jobs: set[int]) -> None:
-    """These say nothing about nodes."""
+    """Forget the failed starts of jobs, which say nothing about nodes."""
     for node, failed in list(state.machines.failed_starts.items()) if jobs else ():
         left = tuple(each for each in failed if each.job not in jobs)
         state.machines.failed_starts[node] = left

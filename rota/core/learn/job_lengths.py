@@ -9,15 +9,15 @@ from rota.model.length_prediction import LengthPrediction, LengthPredictions
 from rota.model.units import FOREVER, Floats, Ints
 
 KEEP_LENGTHS = 256
-"""Lengths remembered of each model, the latest."""
+"""Number of latest lengths that are kept for each model."""
 MOST_PREDICTIONS = 4096
-"""Predictions remembered of all jobs, the latest."""
+"""Number of latest predictions that are kept."""
 NOTED = 16
-"""What is believed of a job is noted each time it has trained twice as long, so often at most."""
+"""Most predictions that are noted of a job: one each time that it has trained twice as long."""
 
 
 def foresee(state: State, rows: Ints) -> LengthPredictions:
-    """What is foreseen of these jobs."""
+    """Predict the lengths of these jobs."""
     table, lengths = state.jobs.table, state.knowledge.lengths
     epoch_steps = _epoch_steps(state, rows)
     since = (state.now_s - table.as_of_s[rows]) * (table.using[rows] > 0)
@@ -36,15 +36,15 @@ def foresee(state: State, rows: Ints) -> LengthPredictions:
 
 
 def _epoch_steps(state: State, rows: Ints) -> Floats:
-    """As the jobs said, or else as many as they make in a while."""
+    """Return the steps of an epoch: as stated, or else the steps of a fixed time."""
     table = state.jobs.table
-    told = table.epoch_steps[rows]
-    found: Floats = np.where(told > 0, told, EPOCH_SECONDS * table.nominal_rate[rows])
+    stated = table.epoch_steps[rows]
+    found: Floats = np.where(stated > 0, stated, EPOCH_SECONDS * table.nominal_rate[rows])
     return found
 
 
 def note(state: State) -> None:
-    """The policy is being asked: what is believed now is noted of jobs that have trained twice as long since the last time."""
+    """Note the predictions for jobs that have trained twice as long since their last note, as the policy is called."""
     rows, table, foreseen = state.jobs.rows, state.jobs.table, state.knowledge.foreseen
     seen = foresee(state, rows)
     for at in (seen.epochs >= np.maximum(2 * table.noted_epochs[rows], 1.0)).nonzero()[0].tolist():
@@ -59,9 +59,9 @@ def finished(state: State, job: int, row: int) -> None:
     knowledge, table = state.knowledge, state.jobs.table
     epochs = table.steps_done.item(row) / (table.epoch_steps.item(row) or EPOCH_SECONDS * table.nominal_rate.item(row))
     if epochs <= 0:
-        return  # it had nothing to do, or did not say what it did
+        return  # it had nothing to do, or did not report its steps
     model = model_of(state.jobs.specs[job].profile)
-    knowledge.lengths[model] = (*knowledge.lengths.get(model, ()), epochs)[-KEEP_LENGTHS:]
+    knowledge.lengths[model] = (*knowledge.lengths.get(model, ())[1 - KEEP_LENGTHS :], epochs)
     notes = knowledge.foreseen.pop(job, ())
     if notes:
         made = tuple(LengthPrediction(model, at, believed, epochs) for at, believed in notes)

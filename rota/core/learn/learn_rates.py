@@ -1,4 +1,4 @@
-"""Learning: what ran tells how fast it is. A belief belongs to a kind of job, and changes only when it was clearly wrong."""
+"""Learning rates from jobs that ran. A belief is about a kind of job, and changes only when it was clearly wrong."""
 
 import numpy as np
 
@@ -10,17 +10,17 @@ from rota.core.state.state import State
 from rota.model.units import MILLI, Floats, Ints
 
 SURPRISE = 0.05
-"""A measured rate this far from the believed one, relative, is news."""
+"""Relative difference beyond which a measured rate replaces the believed one."""
 
 LEAST_SECONDS = 30.0
-"""A job must have run for so long in one stretch before its rate says anything."""
+"""Shortest run without a change for which a rate counts, in seconds."""
 
 STILL_STEPS = 10.0
-"""A job that should have done so many steps and did none stands still."""
+"""Expected steps after which a job that did none counts as standing still."""
 
 
 def learn(state: State, rows: Ints, steps: Floats, seconds: Floats) -> None:
-    """These running jobs did so many steps in so many seconds, each at one pace all the time."""
+    """Learn from the steps that running jobs did in these times, each at one pace."""
     table, options = state.jobs.table, state.knowledge.options
     still = (steps <= 0) & (table.rate[rows] * seconds >= STILL_STEPS)
     long = (seconds >= LEAST_SECONDS) & ((steps > 0) | still)
@@ -34,10 +34,10 @@ def learn(state: State, rows: Ints, steps: Floats, seconds: Floats) -> None:
         kind, partner_kind = kinds[table.kind[row]], int(options.partner_kind[option])
         levels = state.machines.cluster.spanned(state.jobs.attempts[int(table.id[row])].gpus)
         if partner_kind >= 0 and levels and measured > 0:
-            continue  # pairs are believed in one node, and what several cost them goes by what they cost each alone
+            continue  # beliefs about pairs are for one node; the cost of several nodes follows from each job alone
         width = max(options.milligpus.item(option) // MILLI, 1)
         if not kind.profile or levels != state.machines.cluster.fewest_levels(int(options.pool[option]), width):
-            continue  # it has no profile, or its placement slows it down
+            continue  # the job has no profile, or its placement slows it down
         accelerator = state.machines.cluster.pools[options.pool[option]]
         partner = kinds[partner_kind].profile if partner_kind >= 0 else ""
         measured *= state.slowdown(
@@ -46,7 +46,7 @@ def learn(state: State, rows: Ints, steps: Floats, seconds: Floats) -> None:
         rates, batch_size = state.knowledge.rates, options.batch_size.item(option)
         if not partner and rates.goes_by_batch(kind.profile, kind.demand, accelerator, width, batch_size):
             if levels and measured > 0:
-                continue  # batch sizes are believed in one node; that it stands still says enough
+                continue  # beliefs about batch sizes are for one node, except that a job stands still
             found: MeasuredRates | None = rates.batch_measurement(
                 kind.profile, kind.demand, accelerator, width, measured, batch_size
             )
@@ -60,7 +60,7 @@ def learn(state: State, rows: Ints, steps: Floats, seconds: Floats) -> None:
 
 
 def _believe(state: State, numbers: list[int]) -> None:
-    """New rates for these kinds; row numbers stay."""
+    """Apply new rates of these kinds. Row numbers stay."""
     table = state.jobs.table
     state.knowledge.options = renewed(
         state.knowledge.options, list(state.jobs.kind_of), state.machines.cluster, state.knowledge.rates, set(numbers)

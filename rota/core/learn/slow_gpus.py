@@ -1,9 +1,9 @@
-"""Watching GPUs: the same work in different places tells which places are slow.
+"""Slow GPUs are found by comparing the same work in different places.
 
 A run is compared with runs of the same profile (its batch is part of that), on as many GPUs of the same type, across as many
-levels of locality and in the same company: so neither a wrong rate nor an odd job looks like a slow GPU. Where there are none, it
-is compared with runs on other numbers of GPUs, and only what the model of rates cannot be wrong by counts. A job that nobody
-profiled is compared with itself in other places.
+levels of locality and with the same partner: so neither a wrong rate nor an odd job looks like a slow GPU. Where there are none,
+it is compared with runs on other numbers of GPUs, and a difference counts only if the model of rates cannot be that wrong. A job
+without a profile is compared with itself in other places.
 """
 
 import numpy as np
@@ -19,19 +19,19 @@ Slowdown = tuple[str, Ints, float]
 """Profile, GPUs, and how many times slower than on usual ones."""
 
 LEAST_SECONDS = 300.0
-"""A pace is measured over so long, and then again."""
+"""Time over which a pace is measured, in seconds."""
 OTHERS = 3
-"""So many other places must have been seen before a place can be called slow."""
+"""Number of other places that must have been measured before a place can be called slow."""
 KEEP_PLACES = 24
 """Places remembered for each kind of run, the latest."""
 NEWS = 0.05
-"""A score that changed by this much, relatively, is worth looking at all GPUs anew..."""
+"""Relative change of a score after which all GPUs are compared again."""
 NEWS_EVERY_SECONDS = 900.0
-"""...but not more often than this: sorting them into levels takes a while where they are many."""
+"""Least time between two comparisons, in seconds: sorting many GPUs into levels takes a while."""
 DOUBTS, LEAST_DOUBT = 3.0, 0.1
 """A GPU is called slow only beyond this many spreads of the model that relates two runs, or of this value."""
 WITHIN = 0.1, 20.0
-"""A pace further off than this is no matter of the GPU: the job did something else."""
+"""Range of slowdowns that a GPU can cause. Beyond it, the job did something else."""
 
 
 def watch(state: State, settings: Settings, rows: Ints, clean: Bools, at_s: float) -> None:
@@ -74,7 +74,7 @@ def _compare(state: State, known: Variability, row: int, rate: float, exact: lis
 
 
 def _slowdown(state: State, known: Variability, profile: str, key: PaceKey, gpus: Ints, pace: float) -> float | None:
-    """Against what was seen in other places, which are remembered; None: in too few, or it is no matter of the GPUs."""
+    """Against what was seen in other places, which are remembered; None: there are too few, or the GPUs cannot be the cause."""
     mine = set(gpus.tolist())
     known_places = state.knowledge.paces.get(key, ())
     common = [len(mine.intersection(place)) for place, _ in known_places]

@@ -19,7 +19,7 @@ T = TypeVar("T")
 NONE: AbstractSet[int] = frozenset()
 
 SLOWED = 0.01
-"""A job that runs slower than it could by less than this part is not slowed."""
+"""Relative loss of speed below which a job does not count as slowed."""
 
 
 class CandidateTable:
@@ -35,17 +35,17 @@ class CandidateTable:
         self.moves_are_free = not (state.knowledge.costs.move_seconds and settings.drawing.saves_moves)
         """Whether nothing is gained by fewer moves, or the selection rules do not count them."""
         self.upgrades = settings.drawing.upgrades
-        """A job that no other may suspend may still move where it is faster."""
+        """Whether a job that no other may suspend may still move to faster GPUs."""
         self.types_stay = settings.drawing.types_stay
-        """Where all have GPUs, an answer that is blind to types moves no job from one to another."""
+        """Whether an answer that is blind to types moves no job to another type while all jobs have GPUs."""
         self.horizon_seconds = settings.horizon_seconds
-        """Over how long a move must pay for itself."""
+        """Time within which a move must pay for itself, in seconds."""
         self.slice_seconds = settings.decide.turn_seconds
-        """How long those who are picked run before others are."""
+        """Length of a turn, in seconds."""
         self.alive: Bools | None = None
         """Which of the jobs may be scheduled; None: all."""
         self.kept_gpus: AbstractSet[int] = NONE
-        """GPUs of jobs that the answer knows nothing of, which keep them."""
+        """GPUs of jobs that are not part of the answer, which keep them."""
 
     def current_gpu(self, position: int, option: int) -> int:
         """The GPU that a job has a part of by this option, and may keep; -1: none."""
@@ -74,7 +74,7 @@ class CandidateTable:
 
     @lazy
     def running(self) -> Bools:
-        """Its processes are known to run."""
+        """Whether the processes of each job are known to run."""
         return self._state.jobs.table.using[self.rows] > 0
 
     @lazy

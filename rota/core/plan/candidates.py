@@ -44,7 +44,7 @@ def jobs_of(state: State, answer: PolicyAnswer) -> tuple[Ints, Bools | None]:
     if not len(known):
         return np.zeros(len(answer.ids), dtype=np.int64), np.zeros(len(answer.ids), dtype=bool)
     found = np.minimum(known.searchsorted(answer.ids), len(known) - 1)
-    return found, (known[found] == answer.ids) & state.jobs.table.schedulable[found]
+    return found, (known[found] == answer.ids) & (state.jobs.table.blocks[found] == 0)
 
 
 def _kept_gpus(state: State, rows: Ints) -> Ints:

@@ -11,12 +11,12 @@ from rota.core.plan.order import Candidates
 from rota.model.units import FOREVER, MILLI, Bools, Floats, Ints
 
 FEW = 512
-"""So few candidates are walked one by one: that is faster than many small arrays."""
+"""Number of candidates below which a loop is faster than many small arrays."""
 
 
 @dataclass(slots=True, eq=False)
 class Grants:
-    """Who runs by which option."""
+    """Which jobs run, by which options."""
 
     position: Ints
     """Granted jobs, in the order they were granted."""
@@ -45,7 +45,8 @@ class SplitGpu:
 
 def grant(candidates: Candidates, table: CandidateTable, capacity: Ints) -> Grants:
     """Walk the candidates in order and grant each job its first option that has room."""
-    option = np.full(len(table.rows), -1, dtype=np.int64)
+    option = np.empty(len(table.rows), dtype=np.int64)
+    option.fill(-1)
     left = capacity * MILLI
     options = table.options
     position, wanted = candidates.position, candidates.option
@@ -87,7 +88,7 @@ def _fill_with_parts(candidates: Candidates, wanted: Ints, table: CandidateTable
     order: list[int] = []
     seconds = table.steps_left[candidates.position] / options.rate[wanted] if candidates.reserve else np.zeros(len(wanted))
     soonest = FOREVER
-    """When the first of those ends who were granted before the first job that does not fit."""
+    """When the first job ends of those that were granted before the first job that does not fit."""
     stuck = False
     position = candidates.position.tolist()
     last = {job: number for number, job in enumerate(position)}
@@ -159,24 +160,24 @@ def _fill_one_pool(position: Ints, table: CandidateTable, left: Ints, blocking: 
     while free >= MILLI and start < end:
         window = position[start : start + max(free // MILLI, 64)]
         need = kind_need[kind[window]]
-        size = len(window)
-        start += size
-        while size:
-            total = need.cumsum()
-            count = int(total.searchsorted(free, side="right"))
-            if count:
-                free -= total.item(count - 1)
-                taken.append(window[:count])
-            if count == size:
-                break
-            if blocking:
-                start = end
-                break
-            rest = (need[count:] <= free).nonzero()[0]
-            size = len(rest)
-            if size:
-                rest += count
-                window, need = window[rest], need[rest]
+        start += len(window)
+        total = need.cumsum()
+        count = int(total.searchsorted(free, side="right"))
+        if count:
+            free -= total.item(count - 1)
+            taken.append(window[:count])
+        if count == len(window):
+            continue
+        if blocking or free < MILLI:
+            break
+        rest = (need[count:] <= free).nonzero()[0] + count
+        fitting = []
+        for at, wants in zip(rest.tolist(), need[rest].tolist(), strict=True):
+            if wants <= free:
+                fitting.append(at)
+                free -= wants
+        if fitting:
+            taken.append(window[fitting])
     left[0] = free
     if not taken:
         return np.empty(0, dtype=np.int64)
@@ -275,7 +276,7 @@ def _fits(pool: Ints, need: Ints, left: Ints) -> Bools:
 
 def _fill_with_reservation(job: Ints, option: Ints, table: CandidateTable, left: Ints) -> Ints:
     """Backfill: the first job that fits nowhere gets a reservation where it can start soonest; others may overtake it only
-    if they end before that, or leave it its GPUs all the same."""
+    if they end before that, or leave enough GPUs for it."""
     pool, need = table.options.pool[option], table.options.milligpus[option]
     before = _fill(job, pool, need, left, blocking=True)
     waits = ~np.isin(job, job[before])

@@ -38,13 +38,13 @@ class _OpenOptions:
         return found
 
     def best(self, room: list[int]) -> int:
-        """Of those heads the fastest; -1: there is none."""
+        """Return the fastest of the heads; -1: there is none."""
         heads = self.heads(room)
         return max(heads, key=lambda head: (self.rates[head[1]], -self.rank[head[1]]))[1] if heads else -1
 
 
 def first_fit(candidates: Candidates, preference: Preference, table: CandidateTable, left: Ints) -> tuple[Ints, Ints]:
-    """Positions of the jobs that get something, in order, and the option of each; `left` is what the pools have after that."""
+    """Return the positions of granted jobs, in order, and the option of each. `left` becomes what the pools have after that."""
     options = table.options
     rates = options.rate.tolist()
     if preference.blind:

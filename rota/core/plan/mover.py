@@ -76,7 +76,7 @@ class Mover:
         """Earliest time at which each job may be moved. A job that starts, stops, saves nothing or has a partner stays, and so
         does one that was moved a short while ago, or has GPUs that are out of service."""
         state, jobs = self.state, self.state.jobs.table
-        stays = (jobs.phase[row] != Phase.RUNNING) | (jobs.using[row] <= 0) | ~jobs.schedulable[row]
+        stays = (jobs.phase[row] != Phase.RUNNING) | (jobs.using[row] <= 0) | (jobs.blocks[row] != 0)
         stays |= ~jobs.saves[row]
         stays |= (jobs.partner[row] != NO_JOB) | (jobs.beside[row] != NO_JOB)
         stays |= np.isin(job, state.machines.planned.holder[~state.usable()[0]])

@@ -75,7 +75,7 @@ def _draw_up(draft: Draft) -> Plan:
     granted = draft.grants.option >= 0
     if draft.pinned is not None:
         granted |= draft.pinned
-    some_wait = not granted.all()
+    some_wait = bool(np.count_nonzero(granted) < len(granted))
     overtakes = overtaking(draft, granted) if some_wait and draft.table.starts_cost else None
     until_s = holds_until_s(draft, granted, some_wait, overtakes)
     if state.knowledge.trials or draft.trials:

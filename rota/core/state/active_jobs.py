@@ -1,4 +1,5 @@
-"""Jobs: those that have not ended, what each was asked to do, where it is, and what is on its way to it."""
+"""The jobs that have not ended: their columns, attempts, placements and commands in flight. Only `transition` and `reappear`
+change a phase."""
 
 from dataclasses import dataclass, field
 
@@ -6,91 +7,175 @@ import numpy as np
 
 from rota.core.state.copying import copied
 from rota.core.state.job_table import NO_JOB, JobTable
-from rota.core.state.phases import LEGAL_CODES, refuse
+from rota.core.state.phases import (
+    BLOCKS,
+    ENDED,
+    HELD,
+    HIDDEN,
+    NEVER_FITS,
+    OF_ATTEMPT,
+    TO_CANCEL,
+    TO_KILL,
+    TRANSITIONS,
+    WITH_ATTEMPT,
+    refuse,
+)
 from rota.core.state.records import Attempt, InFlight, Setback
-from rota.model.commands import Suspend, SuspendKind
+from rota.model.commands import Resize, Suspend, SuspendKind
 from rota.model.job import JobSpec, Phase
 from rota.model.options import Kind
-from rota.model.units import Ints
+from rota.model.units import FOREVER, Ints
+
+_PHASE_OF: dict[type, Phase] = {Suspend: Phase.SUSPENDING, Resize: Phase.RESIZING}
+"""Phase of a job while a command is in flight. Every other command starts the job."""
 
 
 @dataclass(eq=False)
 class ActiveJobs:
-    """The jobs that have not ended. Numbers go into columns, the rest into dicts of small frozen values."""
+    """Numbers are in columns, the rest is in dicts of small immutable values."""
 
     table: JobTable = field(default_factory=JobTable)
-    """What there is one number of for each job, as columns."""
+    """Columns, with a row for each job."""
     row: dict[int, int] = field(default_factory=dict)
-    """Each job's row in the table."""
+    """Row of each job in the table."""
     specs: dict[int, JobSpec] = field(default_factory=dict)
-    """What each job asked for."""
+    """Spec of each job, as submitted."""
     attempts: dict[int, Attempt] = field(default_factory=dict)
-    """Jobs that have processes, or were told to start some."""
+    """Attempts, from the command to launch them until their last process is gone."""
     desired: dict[int, Ints] = field(default_factory=dict)
     """GPUs that each job should hold by the plan."""
     in_flight: dict[int, InFlight] = field(default_factory=dict)
     """Commands that were not answered yet."""
     unsettled: set[int] = field(default_factory=set)
-    """Jobs whose desired and observed placement may differ."""
-    doomed: set[int] = field(default_factory=set)
-    """Jobs whose attempt must be killed."""
+    """Jobs to reconcile: their desired and observed placements may differ. Kept by `State.requeue`."""
     orphans: set[tuple[int, int, int]] = field(default_factory=set)
-    """(job, attempt, node) seen on a node where it should not run."""
-    cancelling: set[int] = field(default_factory=set)
-    """Jobs that are over once their attempt is."""
-    held: set[int] = field(default_factory=set)
-    """Jobs that a user holds back."""
+    """(job, attempt, node) of processes on a node where they should not run."""
     setbacks: dict[int, Setback] = field(default_factory=dict)
     """Jobs whose last attempt failed in a way in which the next is likely to fail too."""
-    barred: set[int] = field(default_factory=set)
-    """Jobs with an attempt that cannot be scheduled now. Their GPUs cannot be granted."""
     kind_of: dict[Kind, int] = field(default_factory=dict)
-    """Numbers of the kinds of jobs, in the order in which they came."""
+    """Number of each kind of job, in order of first submission."""
     tenant_of: dict[str, int] = field(default_factory=dict)
-    """Numbers of the tenants, likewise."""
+    """Number of each tenant, in order of first submission."""
     last_job: int = NO_JOB
-    """The latest job that was submitted. Numbers rise."""
+    """Number of the latest job that was submitted. Numbers rise."""
     largest_gib: dict[int, float] = field(default_factory=dict)
-    """By pool: the most GPU memory that any job so far takes on a GPU there."""
+    """Largest GPU memory that any job so far takes on a GPU of each pool, in GiB."""
     version: int = 0
     """Changes with the set of jobs that may be scheduled."""
-    _rows: Ints | None = None
+    barred: frozenset[int] = field(init=False)
+    """Jobs that have an attempt and may not be scheduled. Their GPUs cannot be granted. Each change makes a new set."""
+    _rows: Ints | None = field(default=None, init=False)
+
+    def __post_init__(self) -> None:
+        self.barred = frozenset(job for job in self.attempts if self.table.blocks.item(self.row[job]))
 
     @property
     def rows(self) -> Ints:
         """Rows of the jobs that may be scheduled now, earliest submission first."""
         if self._rows is None:
-            self._rows = self.table.schedulable[: self.table.size].nonzero()[0]
+            self._rows = (self.table.blocks[: self.table.size] == 0).nonzero()[0]
             self._rows.setflags(write=False)
         return self._rows
 
+    @property
+    def held(self) -> set[int]:
+        """Jobs that their users hold."""
+        return self._blocked(HELD)
+
+    @property
+    def cancelling(self) -> set[int]:
+        """Jobs that end with their attempt, which is to be killed."""
+        return self._blocked(TO_CANCEL)
+
+    def _blocked(self, why: int) -> set[int]:
+        blocks = self.table.blocks[: self.table.size]
+        return set(self.table.id[: self.table.size][blocks & (why | ENDED) == why].tolist())
+
+    def is_blocked(self, job: int, why: int) -> bool:
+        """Whether one of these bits of `phases.py` is set for a job."""
+        return self.table.blocks.item(self.row[job]) & why != 0
+
+    def to_kill(self, job: int) -> bool:
+        """Whether the attempt of a job is to be killed."""
+        return self.table.blocks.item(self.row[job]) & TO_KILL != 0
+
     def out_of_reach(self, job: int) -> bool:
-        """A node of its attempt is silent, so that no command can reach it."""
+        """Whether a node of a job's attempt is unreachable, so that no command gets there."""
         return self.table.phase.item(self.row[job]) == Phase.UNREACHABLE
 
     def being_parked(self, job: int) -> bool:
-        """It was told to go to sleep, and has not answered."""
+        """Whether a command to park a job is in flight."""
         flight = self.in_flight.get(job)
         return flight is not None and isinstance(flight.command, Suspend) and flight.command.kind is SuspendKind.PARK
 
-    def set_phase(self, row: int, phase: Phase, at_s: float) -> None:
-        before = self.table.phase.item(row)
-        if before != phase:
-            if (before, phase) not in LEGAL_CODES:
-                raise refuse(self.table.id.item(row), before, phase)
-            self.table.phase[row] = int(phase)
-            self.table.phase_s[row] = at_s
+    # Writing: only `fold` and `learn` call these -------------------------------------------------------------------
 
-    def set_schedulable(self, row: int, yes: bool) -> None:
-        if self.table.schedulable.item(row) != yes:
-            self.table.schedulable[row] = yes
-            self.new_rows()
+    def add(self, job: int, spec: JobSpec, at_s: float) -> int:
+        """Add a job, which may not be scheduled yet. Return its row."""
+        table, row = self.table, self.table.add()
+        table.id[row], table.blocks[row] = job, NEVER_FITS
+        table.submitted_s[row] = table.phase_s[row] = table.as_of_s[row] = at_s
+        self.row[job], self.specs[job] = row, spec
+        self.last_job = job
+        return row
 
-    def drop(self, job: int, row: int) -> None:
-        """The job has ended: out of every table."""
-        self.set_schedulable(row, False)
-        for group in (self.unsettled, self.doomed, self.cancelling, self.held):
-            group.discard(job)
+    def transition(self, job: int, to: Phase, at_s: float) -> None:
+        """Move a job to a phase. With its attempt end its command and its lease; a job that has ended leaves every table.
+
+        A job with an unreachable node stays UNREACHABLE until `reappear`, or until its attempt has ended."""
+        table, row = self.table, self.row[job]
+        before = table.phase.item(row)
+        if before == to:
+            return
+        if (before, to) not in TRANSITIONS:
+            raise refuse(job, before, to)
+        if to in WITH_ATTEMPT:
+            if to in BLOCKS:
+                self.block(job, BLOCKS[to])
+            if before == Phase.UNREACHABLE:
+                return
+            table.phase[row], table.phase_s[row] = to, at_s
+            return
+        table.phase[row], table.phase_s[row], table.lease_s[row] = to, at_s, FOREVER
+        self.attempts.pop(job, None)
+        self.in_flight.pop(job, None)
+        self._set_blocks(job, row, table.blocks.item(row) & ~OF_ATTEMPT | BLOCKS.get(to, 0))
+        if to in BLOCKS:
+            self._drop(job)
+
+    def reappear(self, job: int, at_s: float) -> Phase:
+        """Move a job whose nodes are all reachable again to the phase of its attempt, and return that."""
+        attempt, flight, row = self.attempts[job], self.in_flight.get(job), self.row[job]
+        phase = Phase.PARKED if attempt.parked else Phase.RUNNING
+        if self.to_kill(job):
+            phase = Phase.STOPPING
+        elif flight is not None:
+            phase = _PHASE_OF.get(type(flight.command), Phase.STARTING)
+        self.table.phase[row], self.table.phase_s[row] = phase, at_s
+        self.unblock(job, HIDDEN)
+        return phase
+
+    def block(self, job: int, why: int) -> None:
+        """Note why a job may not be scheduled: bits of `phases.py`."""
+        row = self.row[job]
+        self._set_blocks(job, row, self.table.blocks.item(row) | why)
+
+    def unblock(self, job: int, why: int) -> None:
+        """Take back why a job may not be scheduled."""
+        row = self.row[job]
+        self._set_blocks(job, row, self.table.blocks.item(row) & ~why)
+
+    def _set_blocks(self, job: int, row: int, blocks: int) -> None:
+        before = self.table.blocks.item(row)
+        self.table.blocks[row] = blocks
+        if (before == 0) != (blocks == 0):
+            self._new_rows()
+        barred = blocks != 0 and job in self.attempts
+        if barred != (job in self.barred):
+            self.barred = self.barred | {job} if barred else self.barred - {job}
+
+    def _drop(self, job: int) -> None:
+        self.unsettled.discard(job)
         self.setbacks.pop(job, None)
         del self.row[job], self.specs[job]
         self.table.dead += 1
@@ -98,14 +183,14 @@ class ActiveJobs:
             self.compact()
 
     def compact(self) -> None:
-        """Give up the rows of jobs that have ended."""
+        """Remove the rows of jobs that have ended."""
         rows = np.array(sorted(self.row.values()), dtype=np.int64)
         self.table.keep(rows, max(256, 2 * len(rows)))
         self.row = {int(job): i for i, job in enumerate(self.table.id[: len(rows)])}
-        self.new_rows()
+        self._new_rows()
 
-    def new_rows(self) -> None:
-        """Other jobs may be scheduled, or they have other rows."""
+    def _new_rows(self) -> None:
+        """Note that the schedulable jobs have changed, or their rows."""
         self._rows = None
         self.version += 1
 

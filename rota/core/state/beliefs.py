@@ -1,4 +1,4 @@
-"""Knowledge: what is believed of jobs and GPUs, and what was measured to believe it."""
+"""Beliefs about jobs and GPUs, and the measurements behind them."""
 
 from dataclasses import dataclass, field
 
@@ -18,7 +18,7 @@ from rota.model.trial import PairKey, PairStats, Trial
 from rota.model.units import FOREVER, Floats, Ints
 
 DOUBT = 8.0
-"""So many trials count as having gone as hoped, whatever those that were made say."""
+"""Number of imaginary trials that went as expected, which are averaged with the real ones."""
 
 HISTORY = 4096
 """How many finished jobs' service is remembered."""
@@ -26,7 +26,7 @@ HISTORY = 4096
 
 @dataclass(eq=False)
 class Beliefs:
-    """What is believed. Beliefs are frozen values: one that changes is replaced."""
+    """Beliefs are immutable values: one that changes is replaced."""
 
     rates: Rates
     """How fast each profile runs on each type of GPU: the given rates, with the measured ones over them."""
@@ -39,9 +39,9 @@ class Beliefs:
     variability: Variability | None = None
     """How slow each GPU is believed to be for each application class; None: all of a type alike."""
     learning: Variability | None = None
-    """The same with the latest measurements, where it is learned: it becomes what is believed now and then."""
+    """Slowdowns with the latest measurements, if they are learned. They become `variability` from time to time."""
     believed_s: float = -FOREVER
-    """When it was last looked whether it should."""
+    """Time at which that was last considered."""
     paces: dict[PaceKey, tuple[tuple[tuple[int, ...], float], ...]] = field(default_factory=dict)
     """Runs that can be compared: the GPUs and steps per second of each, the latest last."""
     skews: Skews = field(default_factory=Skews)
@@ -61,7 +61,7 @@ class Beliefs:
     verdicts: dict[str, int] = field(default_factory=dict)
     """How many of them ended with each verdict."""
     judged: int = 0
-    """Those that were measured."""
+    """Number of trials that were measured."""
     surprise: float = 0.0
     """By how much they gained more than was hoped for, all together; below 0: less."""
     lengths: dict[str, tuple[float, ...]] = field(default_factory=dict)
@@ -78,7 +78,7 @@ class Beliefs:
     _pool_rank: Ints | None = None
 
     def past(self) -> Floats:
-        """Service of the last jobs to finish, for reading only."""
+        """Return the service of the last jobs to finish, read-only."""
         known = self.history[: self.finished]
         known.setflags(write=False)
         return known
@@ -91,7 +91,8 @@ class Beliefs:
         return self._pool_rank
 
     def placement_traits(self, kind: int, pool: int, gpus: int, spec: JobSpec, cluster: Cluster) -> PlacementTraits:
-        """What is believed of a kind of job on so many GPUs that depends on where they are. `spec` is of a job of this kind."""
+        """Return what is believed of a kind of job on this many GPUs that depends on their place. `spec` is of a job of this
+        kind."""
         found = self._traits.get((kind, pool, gpus))
         if found is None:
             found = self._traits[kind, pool, gpus] = self._traits_of(spec, cluster.pools[pool], gpus, len(cluster.domains))
@@ -107,7 +108,7 @@ class Beliefs:
 
     @property
     def usual_surprise(self) -> float:
-        """By how much a trial gains more than is hoped for, as far as trials tell."""
+        """Return how much more a trial gains than expected, on average over past trials."""
         return self.surprise / (self.judged + DOUBT)
 
     def pair_seen(self, first: str, second: str, accelerator: str, gpus: int) -> PairStats | None:
@@ -123,12 +124,12 @@ class Beliefs:
         return PairStats(0, known[0] / alone[0], known[1] / alone[1]) if min(alone) > 0 else None
 
     def finish(self, service: float) -> None:
-        """A job ran to its end and had so much service."""
+        """Note the service of a job that ran to its end, in GPU-seconds."""
         self.history[self.finished % len(self.history)] = service
         self.finished += 1
 
     def forget_paces(self, job: int) -> None:
-        """A job without a profile was compared only with itself, and has ended."""
+        """Forget the paces of a job without a profile, which has ended: it was compared only with itself."""
         if self.paces:
             self.paces = {key: seen for key, seen in self.paces.items() if key[0] != f"#{job}"}
         if self.pairs:
@@ -139,12 +140,12 @@ class Beliefs:
         self.measured, self.rates = self.measured.extended(found), found.over(self.rates)
 
     def forget_memos(self) -> None:
-        """What was worked out from the rates no longer holds."""
+        """Drop what was worked out from the rates."""
         self._traits.clear()
         self._pool_rank = None
 
     def grow(self, gpus: int) -> None:
-        """A node with so many GPUs joined: nothing is known of them, and pools may be others."""
+        """Add the GPUs of a node that joined, of which nothing is known."""
         self.variability = self.variability and self.variability.grown(gpus)
         self.learning = self.learning and self.learning.grown(gpus)
         self.forget_memos()

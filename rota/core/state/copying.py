@@ -1,4 +1,4 @@
-"""How a record of the state is copied: its containers are its own, and what they hold is shared."""
+"""Copies of a record of the state: the containers are copied, and their immutable contents are shared."""
 
 from typing import TypeVar
 
@@ -13,8 +13,8 @@ _CONTAINERS = frozenset({dict, set, JobTable, Occupancy})
 
 
 def copied(record: Record) -> Record:
-    """An independent twin of a record. Values in its containers are frozen, so only the containers are copied, and of arrays only
-    those that may be written to."""
+    """Return an independent copy of a record. Values in containers are immutable, so only the containers are copied, and only the
+    arrays that may be written to."""
     twin: Record = record.__class__.__new__(record.__class__)
     values = twin.__dict__
     for name, value in record.__dict__.items():

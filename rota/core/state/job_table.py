@@ -5,192 +5,124 @@ from typing import Any, ClassVar
 import numpy as np
 import numpy.typing as npt
 
+from rota.core.state.phases import ENDED
+from rota.model.columns import ColumnSpec, columns_of
+from rota.model.columns import column as declare
 from rota.model.job import Phase
 from rota.model.units import FOREVER, Bools, Floats, Ints
+from rota.model.view import JobColumns
 
 NO_JOB = -1
 """No job."""
 
 
-class JobTable:
-    """Columns of the jobs that have not ended (and, until the next compaction, of some that have)."""
+class JobTable(JobColumns):
+    """Columns of the jobs that have not ended (and, until the next compaction, of some that have). To those that policies see
+    come those of the scheduler itself."""
 
-    COLUMNS: ClassVar[dict[str, tuple[npt.DTypeLike, Any]]] = {
-        "id": (np.int64, NO_JOB),
-        "phase": (np.int8, Phase.QUEUED),
-        "kind": (np.int32, 0),
-        "gpus": (np.float64, 0.0),
-        "weight": (np.float64, 1.0),
-        "submitted_s": (np.float64, 0.0),
-        "phase_s": (np.float64, 0.0),
-        "first_run_s": (np.float64, np.nan),
-        "as_of_s": (np.float64, 0.0),
-        "told_s": (np.float64, 0.0),
-        "paced_s": (np.float64, 0.0),
-        "paced_steps": (np.float64, 0.0),
-        "run_seconds": (np.float64, 0.0),
-        "attained": (np.float64, 0.0),
-        "steps_total": (np.float64, FOREVER),
-        "steps_done": (np.float64, 0.0),
-        "steps_saved": (np.float64, 0.0),
-        "epoch_steps": (np.float64, 0.0),
-        "noted_epochs": (np.float64, 0.0),
-        "rate": (np.float64, 0.0),
-        "best_rate": (np.float64, 1.0),
-        "nominal_rate": (np.float64, 1.0),
-        "using": (np.float64, 0.0),
-        "option": (np.int32, -1),
-        "slice_s": (np.float64, FOREVER),
-        "moved_s": (np.float64, -FOREVER),
-        "partner": (np.int64, NO_JOB),
-        "account": (np.int16, 0),
-        "beside": (np.int64, NO_JOB),
-        "company_s": (np.float64, 0.0),
-        "pinned_s": (np.float64, 0.0),
-        "alone_rate": (np.float64, np.nan),
-        "alone_option": (np.int32, -1),
-        "utilisation": (np.float64, np.nan),
-        "peak_gib": (np.float64, np.nan),
-        "tenant": (np.int32, 0),
-        "deadline_s": (np.float64, FOREVER),
-        "move_seconds": (np.float64, 0.0),
-        "stop_seconds": (np.float64, 0.0),
-        "stays_until_s": (np.float64, -FOREVER),
-        "resize_seconds": (np.float64, FOREVER),
-        "saves": (np.bool_, True),
-        "can_park": (np.bool_, False),
-        "park_seconds": (np.float64, 0.0),
-        "resume_seconds": (np.float64, 0.0),
-        "attempt": (np.int32, 0),
-        "sequence": (np.int32, 0),
-        "lease_s": (np.float64, FOREVER),
-        "suspensions": (np.int32, 0),
-        "failures": (np.int32, 0),
-        "schedulable": (np.bool_, False),
-    }
-    id: Ints
-    phase: npt.NDArray[np.int8]
-    kind: Ints
-    gpus: Floats
-    """GPUs asked for; less than 1: a part of one."""
-    weight: Floats
-    submitted_s: Floats
-    phase_s: Floats
-    first_run_s: Floats
-    as_of_s: Floats
-    told_s: Floats
-    """When its steps were last known for sure: it began, or reported."""
-    paced_s: Floats
-    """Since when its pace is being measured, where paces are."""
-    paced_steps: Floats
-    """Its steps then."""
-    run_seconds: Floats
-    attained: Floats
-    steps_total: Floats
-    steps_done: Floats
-    steps_saved: Floats
-    epoch_steps: Floats
-    """Steps of one pass over its data; 0: it did not say."""
-    noted_epochs: Floats
-    """Epochs that it had done when it was last noted how long it is believed to train."""
-    rate: Floats
-    best_rate: Floats
-    nominal_rate: Floats
-    using: Floats
-    """GPUs it uses while it runs, half of them where it shares them; 0: it does not run."""
-    option: Ints
-    slice_s: Floats
-    """When it first ran by the option it is granted; infinite: it has not yet. A move to other GPUs changes nothing."""
-    moved_s: Floats
-    """When a tactic last put it on other GPUs; minus infinity: never."""
-    partner: Ints
-    """The job it should share its GPUs with."""
-    account: Ints
-    beside: Ints
-    """The job that it really shares them with now."""
-    company_s: Floats
-    """Since when it runs in this company, or alone."""
-    pinned_s: Floats
-    """Until when something is tried with it, at the latest."""
-    alone_rate: Floats
-    """Steps per second that were measured while it had its GPUs to itself; not a number: never."""
-    alone_option: Ints
-    """The option by which it ran then."""
-    utilisation: Floats
-    """How busy it kept its GPUs then, from 0 to 1."""
-    peak_gib: Floats
-    """The most memory that it was seen to take on a GPU."""
-    tenant: Ints
-    deadline_s: Floats
-    move_seconds: Floats
-    stop_seconds: Floats
-    """What stopping it cost last time, with the work that was lost by that; 0: not measured."""
-    stays_until_s: Floats
-    """When the minimum run time of its attempt is over; minus infinity: it has none."""
-    resize_seconds: Floats
-    """The price of another size on the nodes it has; infinite: it has to be stopped for that."""
-    saves: Bools
-    """It may be suspended: it saves its state when it is told to stop, as far as is known, or its spec says `preemptible`."""
-    can_park: Bools
-    """It can sleep on its host and wake up where it is."""
-    park_seconds: Floats
-    """What parking it took last time, or is believed to take."""
-    resume_seconds: Floats
-    """The same of waking it."""
-    attempt: Ints
-    sequence: Ints
-    lease_s: Floats
-    suspensions: Ints
-    failures: Ints
-    schedulable: Bools
-    deficit: Floats
-    """Seconds that shares no longer in force still owe a job by each option of its kind: shape (rows, accounts)."""
-    received: Floats
-    """Seconds it got by each option since the shares in force were answered."""
-    ACCOUNTS: ClassVar = ("deficit", "received")
-    RARE: ClassVar = (
-        *("moved_s", "beside", "company_s", "pinned_s", "alone_rate", "alone_option", "utilisation", "peak_gib"),
-        *("saves", "can_park", "park_seconds", "resume_seconds", "stop_seconds", "stays_until_s"),
-    )
-    """Columns that most runs never write to. Till then each is a single value, read-only, shared by copies: `own` it to write."""
+    phase: npt.NDArray[np.int8] = declare(np.int8, int(Phase.QUEUED))
+    phase_s: Floats = declare(np.float64)
+    """Time since which the job has had its phase."""
+    blocks: npt.NDArray[np.int8] = declare(np.int8, ENDED)
+    """Why the job may not be scheduled: bits of `phases.py`; 0 if it may."""
+    attempt: Ints = declare(np.int32, old_name="incarnation")
+    """Number of the latest attempt; 0 before the first."""
+    sequence: Ints = declare(np.int32)
+    """Number of the latest command."""
+    lease_s: Floats = declare(np.float64, FOREVER)
+    """End of the lease; infinite if the job has none."""
+    suspensions: Ints = declare(np.int32)
+    """Times that the job was suspended."""
+    failures: Ints = declare(np.int32)
+    """Attempts that failed."""
+    told_s: Floats = declare(np.float64)
+    """Time at which the steps were last known for sure: the attempt began, or the job reported."""
+    paced_s: Floats = declare(np.float64)
+    """Time since which the pace of the job is measured."""
+    paced_steps: Floats = declare(np.float64)
+    """Steps that the job had done at that time."""
+    steps_saved: Floats = declare(np.float64)
+    """Steps of the latest checkpoint."""
+    epoch_steps: Floats = declare(np.float64)
+    """Steps of one pass over the data; 0 if unknown."""
+    noted_epochs: Floats = declare(np.float64)
+    """Epochs that were done when the believed length was last noted."""
+    slice_s: Floats = declare(np.float64, FOREVER)
+    """Time at which the job first ran by the option that it is granted; infinite if it has not yet. A move changes nothing."""
+    resize_seconds: Floats = declare(np.float64, FOREVER)
+    """Time that a change of size takes on the nodes of the job, in seconds; infinite if it has to be stopped for that."""
+    account: Ints = declare(np.int16)
+    """Account on which the job's time is booked."""
+    deficit: Floats = declare(np.float64, per_account=True)
+    """Time that earlier shares still owe the job by each option of its kind, in seconds."""
+    received: Floats = declare(np.float64, per_account=True)
+    """Time that the job got by each option since the shares in force were answered, in seconds."""
+
+    moved_s: Floats = declare(np.float64, -FOREVER, rare=True)
+    """Time at which a tactic last moved the job; minus infinity if never."""
+    beside: Ints = declare(np.int64, NO_JOB, rare=True)
+    """Job with which the job shares its GPUs now; -1 if none."""
+    company_s: Floats = declare(np.float64, rare=True)
+    """Time since which the job has had its current partner, or none."""
+    alone_rate: Floats = declare(np.float64, np.nan, rare=True)
+    """Steps per second, measured without a partner; not a number if never measured."""
+    alone_option: Ints = declare(np.int32, -1, rare=True)
+    """Option by which the job ran when that was measured."""
+    utilisation: Floats = declare(np.float64, np.nan, rare=True)
+    """GPU utilisation at that time, from 0 to 1; not a number if unknown."""
+    peak_gib: Floats = declare(np.float64, np.nan, rare=True)
+    """Largest GPU memory measured on one GPU, in GiB; not a number if unknown."""
+    saves: Bools = declare(np.bool_, True, rare=True)
+    """Whether the job may be suspended: it saves its state as far as is known, or its spec says `preemptible`."""
+    stop_seconds: Floats = declare(np.float64, rare=True)
+    """Cost of the last stop, lost work included, in seconds; 0 if not measured."""
+    stays_until_s: Floats = declare(np.float64, -FOREVER, rare=True)
+    """Time at which the minimum run time of the attempt is over; minus infinity if it has none."""
+
+    COLUMNS: ClassVar[dict[str, ColumnSpec]]
+    RARE: ClassVar[tuple[str, ...]]
+    """Columns that most runs never write to. Until then each is one read-only value that copies share: `own` it to write."""
+    ACCOUNTS: ClassVar[tuple[str, ...]]
+    """Columns with a value per account: shape (rows, accounts)."""
 
     def __init__(self, accounts: int = 1, capacity: int = 256) -> None:
         self.size = 0
         self.dead = 0
         self.accounts = accounts
         self.in_use: frozenset[str] = frozenset()
-        """Rare columns that were ever written to. The features of the others cost nothing: all jobs have the default."""
+        """Rare columns that were ever written to. In the others every job has the default, so their features can be skipped."""
         self._allot(capacity)
 
     def _allot(self, capacity: int) -> None:
-        for name, (dtype, default) in self.COLUMNS.items():
-            if name in self.RARE:
-                setattr(self, name, np.broadcast_to(np.array(default, dtype=dtype), capacity))
-            else:
-                setattr(self, name, np.full(capacity, default, dtype=dtype))
-        for name in self.ACCOUNTS:
-            setattr(self, name, np.zeros((capacity, self.accounts)))
+        for name, column in self.COLUMNS.items():
+            setattr(self, name, self._make(column, capacity, shared=column.rare))
+
+    def _make(self, column: ColumnSpec, capacity: int, *, shared: bool = False) -> npt.NDArray[Any]:
+        if shared:
+            return np.broadcast_to(np.array(column.default, dtype=column.dtype), capacity)
+        shape = (capacity, self.accounts) if column.per_account else capacity
+        return np.full(shape, column.default, dtype=column.dtype)
 
     def own(self, name: str) -> npt.NDArray[Any]:
-        """A column that may be written to, whether it is rare or not."""
+        """Return a column that may be written to, whether it is rare or not."""
         column: npt.NDArray[Any] = getattr(self, name)
         if not column.flags.writeable:
-            dtype, default = self.COLUMNS[name]
-            column = np.full(len(self.id), default, dtype=dtype)
+            column = self._make(self.COLUMNS[name], len(self.id))
             setattr(self, name, column)
             self.in_use |= {name}
         return column
 
     def widen(self, accounts: int) -> None:
-        """Make room for more options of a kind; accounts in use keep their numbers."""
+        """Make room for more options of a kind. Accounts in use keep their numbers."""
         if accounts > self.accounts:
+            before, self.accounts = self.accounts, accounts
             for name in self.ACCOUNTS:
-                wider = np.zeros((len(self.id), accounts))
-                wider[:, : self.accounts] = getattr(self, name)
+                wider = self._make(self.COLUMNS[name], len(self.id))
+                wider[:, :before] = getattr(self, name)
                 setattr(self, name, wider)
-            self.accounts = accounts
 
     def add(self) -> int:
+        """Add a row. Return its number."""
         if self.size == len(self.id):
             dead = self.dead
             self.keep(np.arange(self.size), 2 * self.size)
@@ -200,7 +132,7 @@ class JobTable:
 
     def keep(self, rows: Ints, capacity: int) -> None:
         """Keep these rows, in this order, with room for `capacity`."""
-        before = {name: getattr(self, name) for name in (*self.COLUMNS, *self.ACCOUNTS)}
+        before = {name: getattr(self, name) for name in self.COLUMNS}
         self._allot(capacity)
         for name, column in before.items():
             if column.flags.writeable:
@@ -208,7 +140,7 @@ class JobTable:
         self.size, self.dead = len(rows), 0
 
     def copy(self) -> "JobTable":
-        """The rows in use; a little room to grow."""
+        """Return a copy of the rows in use, with a little room to grow."""
         twin = JobTable.__new__(JobTable)
         values = twin.__dict__
         values.update(self.__dict__)
@@ -217,3 +149,24 @@ class JobTable:
             if type(value) is np.ndarray and value.flags.writeable:
                 values[name] = value[:room].copy()
         return twin
+
+    def pack(self) -> dict[str, Any]:
+        """Return what a snapshot keeps: the rows in use of every column."""
+        return {"dead": self.dead, **{name: getattr(self, name)[: self.size] for name in self.COLUMNS}}
+
+    @classmethod
+    def unpack(cls, packed: dict[str, Any]) -> "JobTable":
+        """Return the table of a snapshot. A rare column that was never written to stays shared."""
+        size = len(packed["id"])
+        table = cls(packed["received"].shape[1], max(256, 2 * size))
+        table.size, table.dead = size, packed["dead"]
+        for name, column in cls.COLUMNS.items():
+            values = packed.get(name, packed.get(column.old_name))
+            if values is not None and not np.array_equal(getattr(table, name)[:size], values, equal_nan=True):
+                table.own(name)[:size] = values
+        return table
+
+
+JobTable.COLUMNS = columns_of(JobTable)
+JobTable.RARE = tuple(name for name, column in JobTable.COLUMNS.items() if column.rare)
+JobTable.ACCOUNTS = tuple(name for name, column in JobTable.COLUMNS.items() if column.per_account)

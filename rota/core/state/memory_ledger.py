@@ -46,6 +46,8 @@ class MemoryLedger:
         """Return whether a job fits on these GPUs with its partner, which is there or comes now, and with what parked jobs keep
         there. A job that is too large for the GPUs anyway is let through, and so are two jobs whose rates together are known."""
         machines = self.state.machines
+        if partner == NO_JOB and "can_park" not in self.state.jobs.table.in_use:
+            return True  # no job was ever parked
         if partner == NO_JOB and not machines.context_gib[gpus].any():
             return True
         gpu_gib = self.gpu_gib_of(job)
@@ -77,10 +79,9 @@ class MemoryLedger:
                 grew.add(pool)
         if grew:
             pool_of = machines.cluster.gpu_pool
-            parked = [(job, each) for job, each in self.state.jobs.attempts.items() if each.parked]
-            self.state.jobs.unsettled |= {
-                job for job, each in parked if pool_of.item(each.gpus.item(0)) in grew and not self.state.settled(job)
-            }
+            for job, each in self.state.jobs.attempts.items():
+                if each.parked and pool_of.item(each.gpus.item(0)) in grew:
+                    self.state.requeue(job)
 
     def reserve(self, job: int, attempt: Attempt) -> Attempt:
         """Reserve memory for a job that parks: on its hosts, and what its processes keep on its GPUs."""

@@ -1,4 +1,4 @@
-"""Machines: which nodes there are and in what condition, and who holds which of their GPUs."""
+"""Nodes: their condition, and which jobs hold which of their GPUs."""
 
 from dataclasses import dataclass, field, replace
 from typing import Self
@@ -20,21 +20,21 @@ class NodeTable:
     cluster: Cluster
     """All nodes that ever joined."""
     observed: Occupancy
-    """Who holds which GPUs, as far as is known."""
+    """Which jobs hold which GPUs, as reported."""
     planned: Occupancy
-    """Who should hold them."""
+    """Which jobs should hold which GPUs, by the plan."""
     node_up: Bools
     """Whether each node answers."""
     node_boot: Ints
-    """How often each node started anew: news from before it is old."""
+    """Number of restarts of each node. Reports from before a restart are ignored."""
     node_heard_s: Floats
-    """When each node was last heard of."""
+    """Time of the last report from each node."""
     host_gib: Floats
-    """Host memory left on each node for parked jobs."""
+    """Host memory left for parked jobs on each node, in GiB."""
     gpu_gib: Floats
-    """Memory of each GPU; infinite: nobody knows."""
+    """Memory of each GPU, in GiB; infinite if unknown."""
     context_gib: Floats
-    """What parked jobs keep of it."""
+    """GPU memory that parked jobs keep on each GPU, in GiB."""
     draining: set[int] = field(default_factory=set)
     """Nodes that jobs are to leave."""
     gone: set[int] = field(default_factory=set)
@@ -50,7 +50,7 @@ class NodeTable:
     failing_jobs: set[int] = field(default_factory=set)
     """Jobs whose starts fail on several nodes."""
     taken: dict[int, str] = field(default_factory=dict)
-    """GPUs that programs use which are not jobs of this scheduler, and who that is, in words."""
+    """GPUs that other programs use, with a description of the program."""
 
     @classmethod
     def of(cls, cluster: Cluster) -> Self:
@@ -88,7 +88,7 @@ class NodeTable:
         return mask
 
     def add(self, node: Node, now_s: float) -> None:
-        """A new node behind the others: columns grow."""
+        """Append a node."""
         self.cluster = replace(self.cluster, nodes=(*self.cluster.nodes, node), text="")
         for occupancy in (self.observed, self.planned):
             occupancy.grow(node.gpus)

@@ -6,8 +6,8 @@ from rota.model.units import Floats
 
 
 def may_park(state: State, job: int, attempt: Attempt, host_gib: Floats) -> bool:
-    """It can sleep, every node of it has the memory for that (taken off `host_gib` if so), and what it keeps on its GPUs leaves
-    enough there for any other job."""
+    """Return whether a job can be parked: it supports that, each of its nodes has enough host memory (which is then subtracted
+    from `host_gib`), and what it keeps on its GPUs leaves enough for any other job."""
     nodes = list(attempt.parts)
     if not state.jobs.table.can_park.item(state.jobs.row[job]):
         return False

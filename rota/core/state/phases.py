@@ -1,95 +1,60 @@
-"""The table of legal phase changes. A change that is not here is a defect, and says so."""
+"""Phases of a job: the table of legal changes, and what may keep a job from being scheduled."""
 
 from rota.errors import IllegalTransition
 from rota.model.job import Phase
 
-LEGAL: dict[Phase, frozenset[Phase]] = {
-    Phase.QUEUED: frozenset({Phase.STARTING, Phase.CANCELLED}),
-    Phase.STARTING: frozenset(
-        {
-            Phase.RUNNING,
-            Phase.QUEUED,
-            Phase.CHECKPOINTED,
-            Phase.STOPPING,
-            Phase.UNREACHABLE,
-            Phase.FINISHED,
-            Phase.FAILED,
-        }
-    ),
-    Phase.RUNNING: frozenset(
-        {
-            Phase.SUSPENDING,
-            Phase.RESIZING,
-            Phase.STOPPING,
-            Phase.UNREACHABLE,
-            Phase.QUEUED,
-            Phase.CHECKPOINTED,
-            Phase.FINISHED,
-            Phase.FAILED,
-        }
-    ),
-    Phase.SUSPENDING: frozenset(
-        {
-            Phase.RUNNING,
-            Phase.PARKED,
-            Phase.CHECKPOINTED,
-            Phase.QUEUED,
-            Phase.STOPPING,
-            Phase.UNREACHABLE,
-            Phase.FINISHED,
-            Phase.FAILED,
-        }
-    ),
-    Phase.PARKED: frozenset(
-        {
-            Phase.STARTING,
-            Phase.SUSPENDING,
-            Phase.STOPPING,
-            Phase.QUEUED,
-            Phase.CHECKPOINTED,
-            Phase.UNREACHABLE,
-            Phase.FINISHED,
-            Phase.FAILED,
-        }
-    ),
-    Phase.CHECKPOINTED: frozenset({Phase.STARTING, Phase.CANCELLED}),
-    Phase.RESIZING: frozenset(
-        {
-            Phase.RUNNING,
-            Phase.SUSPENDING,
-            Phase.QUEUED,
-            Phase.CHECKPOINTED,
-            Phase.STOPPING,
-            Phase.UNREACHABLE,
-            Phase.FINISHED,
-            Phase.FAILED,
-        }
-    ),
-    Phase.STOPPING: frozenset(
-        {Phase.QUEUED, Phase.CHECKPOINTED, Phase.FINISHED, Phase.FAILED, Phase.CANCELLED, Phase.UNREACHABLE}
-    ),
-    Phase.UNREACHABLE: frozenset(
-        {
-            Phase.STARTING,
-            Phase.RUNNING,
-            Phase.SUSPENDING,
-            Phase.RESIZING,
-            Phase.PARKED,
-            Phase.STOPPING,
-            Phase.QUEUED,
-            Phase.CHECKPOINTED,
-            Phase.FINISHED,
-            Phase.FAILED,
-            Phase.CANCELLED,
-        }
-    ),
-    Phase.FINISHED: frozenset(),
-    Phase.FAILED: frozenset(),
-    Phase.CANCELLED: frozenset(),
-}
+_AFTER_ATTEMPT = {Phase.QUEUED, Phase.CHECKPOINTED, Phase.FINISHED, Phase.FAILED}
+"""Phases of a job whose attempt has ended."""
+_STOPPED = {Phase.STOPPING, Phase.UNREACHABLE, *_AFTER_ATTEMPT}
+"""Phases that may follow every phase of an attempt."""
 
-LEGAL_CODES = frozenset((int(a), int(b)) for a, targets in LEGAL.items() for b in targets)
-"""The same table as pairs of numbers, for the one test every phase change makes."""
+LEGAL: dict[Phase, set[Phase]] = {
+    Phase.QUEUED: {Phase.STARTING, Phase.CANCELLED},
+    Phase.CHECKPOINTED: {Phase.STARTING, Phase.CANCELLED},
+    Phase.STARTING: {Phase.RUNNING, *_STOPPED},
+    Phase.RUNNING: {Phase.SUSPENDING, Phase.RESIZING, *_STOPPED},
+    Phase.SUSPENDING: {Phase.RUNNING, Phase.PARKED, *_STOPPED},
+    Phase.PARKED: {Phase.STARTING, Phase.SUSPENDING, *_STOPPED},
+    Phase.RESIZING: {Phase.RUNNING, Phase.SUSPENDING, *_STOPPED},
+    Phase.STOPPING: {Phase.UNREACHABLE, Phase.CANCELLED, *_AFTER_ATTEMPT},
+    Phase.UNREACHABLE: set(Phase) - {Phase.UNREACHABLE},
+    Phase.FINISHED: set(),
+    Phase.FAILED: set(),
+    Phase.CANCELLED: set(),
+}
+"""Phases that may follow each phase. Any other change is a defect."""
+
+TRANSITIONS = {(int(before), int(after)) for before, targets in LEGAL.items() for after in targets}
+"""Legal changes as pairs of numbers."""
+
+# Why a job may not be scheduled: bits of the column `blocks`.
+HELD = 1
+"""The user holds the job."""
+PAUSED = 2
+"""The job pauses after an attempt that failed."""
+NEVER_FITS = 4
+"""No node that has not left can run the job."""
+HIDDEN = 8
+"""A node of the attempt is unreachable."""
+TO_KILL = 16
+"""The attempt is to be killed."""
+TO_CANCEL = 32
+"""The job ends with its attempt, which is to be killed."""
+ENDED = 64
+"""The job has ended."""
+
+BLOCKS = {
+    Phase.STOPPING: TO_KILL,
+    Phase.UNREACHABLE: HIDDEN,
+    Phase.FINISHED: ENDED,
+    Phase.FAILED: ENDED,
+    Phase.CANCELLED: ENDED,
+}
+"""Bits that a job gets with a phase."""
+OF_ATTEMPT = HIDDEN | TO_KILL
+"""Bits that a job loses when its attempt has ended."""
+WITH_ATTEMPT = {phase for phase, targets in LEGAL.items() if Phase.FINISHED in targets}
+"""Phases of a job that has an attempt."""
 
 
 def refuse(job: int, before: int, after: int) -> IllegalTransition:

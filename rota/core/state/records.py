@@ -1,4 +1,4 @@
-"""What the records of the state hold: small frozen values, one attempt, one command on its way, one answer."""
+"""Small immutable values that the state holds: an attempt, a command in flight, an answer."""
 
 from enum import IntEnum
 from typing import NamedTuple
@@ -37,7 +37,7 @@ class Attempt:
     """One attempt, from the command that launches it until its last part is known to be gone."""
 
     number: int
-    """Which life of the job it is, from 1."""
+    """Number of the attempt, from 1."""
     option: int
     gpus: Ints
     parts: tuple[int, ...]
@@ -45,21 +45,21 @@ class Attempt:
     parked: bool = False
     parked_before: bool = False
     reserved: bool = False
-    """Host memory is set aside for it, from the command to park until it runs again or is gone."""
+    """Whether host memory is reserved for the attempt: from the command to park until it runs again or has ended."""
     host_gib: float = 0.0
-    """How much is set aside on each of its nodes."""
+    """Host memory that is reserved on each of its nodes, in GiB."""
     kept_gib: float = 0.0
-    """What it took on each when it was parked, and keeps until it ends, also while it runs."""
+    """Host memory that it keeps on each node until it ends, also while it runs, in GiB."""
     verdict: AttemptEnd = AttemptEnd.OPEN
     steps: float = FOREVER
-    """Fewest steps any part that ended had safe."""
+    """Fewest saved steps of any node whose processes have ended."""
     setback: str = ""
-    """What a part that ended failed to do (`Exited.setback`)."""
+    """What the processes of a node failed to do (`Exited.setback`)."""
 
 
 @value
 class InFlight:
-    """A command on its way, and the nodes that have not answered."""
+    """A command in flight, and the nodes that have not answered."""
 
     command: JobCommand
     waiting: tuple[int, ...]
@@ -82,11 +82,11 @@ class Setback:
     """Attempts of a job in a row that failed in a way in which the next is likely to fail too."""
 
     times: int
-    """How many there were."""
+    """Number of such attempts."""
     what: str
-    """What the last of them failed to do, in words."""
+    """What the last of them failed to do, as text."""
     until_s: float
-    """When the pause after it is over; minus infinity: it is over, and the job may run."""
+    """End of the pause; minus infinity if it is over."""
 
 
 PaceKey = tuple[str, int, int, int, str, int]
@@ -94,10 +94,10 @@ PaceKey = tuple[str, int, int, int, str, int]
 
 
 class PlacementTraits(NamedTuple):
-    """What placers may know of a kind of job on a pool."""
+    """What placers see of a kind of job on a pool."""
 
     application: int
-    """Its class, as a row of the scores."""
+    """Application class: a row of the scores."""
     penalties: tuple[float, ...]
     """How many times longer its steps are believed to take across 0, 1, 2, ... levels of locality."""
     skew: float | None
@@ -106,11 +106,11 @@ class PlacementTraits(NamedTuple):
 
 @value
 class PolicyAnswer:
-    """The policy's last answer and the jobs it speaks of."""
+    """The policy's last answer and the jobs that it is about."""
 
     allocation: Allocation
     ids: Ints
     version: int
     """The version of the jobs when the question was asked: while it stands, positions are rows."""
     policy: str
-    """Whose answer it is."""
+    """Name of the policy."""

@@ -1,4 +1,4 @@
-"""The state: all the core knows, as four records, and what takes more than one of them to read or to change.
+"""The state: all that the core knows, as four records, and the methods that take more than one of them.
 
 Values in dicts are never changed in place, so a copy of the state is a copy of its columns and of its dicts.
 """
@@ -20,6 +20,7 @@ from rota.core.state.cycle import SchedulingCycle
 from rota.core.state.job_table import NO_JOB
 from rota.core.state.memory_ledger import MemoryLedger
 from rota.core.state.node_table import NodeTable
+from rota.core.state.phases import NEVER_FITS
 from rota.core.state.records import NO_GPUS, Attempt, PlacementTraits, same_gpus
 from rota.model.cluster import Cluster, Node
 from rota.model.job import JobSpec
@@ -34,16 +35,23 @@ class State:
     """The whole state of the scheduler. `fold` and `learn` write it; everything else reads it (a test sees to that)."""
 
     machines: NodeTable
-    """Nodes, and who holds which GPUs."""
+    """Nodes, and which jobs hold which GPUs."""
     knowledge: Beliefs
-    """What is believed."""
+    """Beliefs."""
     jobs: ActiveJobs = field(default_factory=ActiveJobs)
     """Jobs that have not ended."""
     question: SchedulingCycle = field(default_factory=SchedulingCycle)
-    """The talk with the policy."""
+    """The policy call, its answer and the plan in force."""
     now_s: float = 0.0
-    """The latest time that the core was told."""
+    """Time of the latest step."""
+    memory: MemoryLedger = field(init=False)
+    """Memory that parked jobs have reserved, and which jobs fit beside them."""
     _usable: tuple[Bools, Ints] | None = None
+    _usable_without: frozenset[int] | None = None
+    """The barred jobs for which `_usable` was found."""
+
+    def __post_init__(self) -> None:
+        self.memory = MemoryLedger(self)
 
     @classmethod
     def empty(
@@ -56,7 +64,7 @@ class State:
         learning: Variability | None = None,
         sharing: bool = False,
     ) -> Self:
-        """No job yet, and all nodes up."""
+        """Return a state without jobs, in which all nodes are up."""
         known = Beliefs(rates=rates, costs=costs, variability=variability, learning=learning, skews=skews or Skews())
         known.sharing = sharing
         return cls(machines=NodeTable.of(cluster), knowledge=known)
@@ -68,23 +76,18 @@ class State:
         """Whether two jobs may hold the same GPUs."""
         return self.knowledge.sharing or self.knowledge.options.has_colocated
 
-    @property
-    def memory(self) -> MemoryLedger:
-        """Memory that parked jobs have reserved, and which jobs fit beside them."""
-        return MemoryLedger(self)
-
     def name_of(self, job: int) -> str:
-        """What is remembered of a job goes by its profile; of one without a profile, by itself."""
+        """Return the name by which measurements of a job are kept: its profile, or its number if it has none."""
         return self.jobs.specs[job].profile or f"#{job}"
 
     def pair_seen(self, job: int, other: int, pool: int, gpus: int) -> PairStats | None:
-        """What is known of two jobs on the same GPUs of a pool, in this order."""
+        """Return what is known of two jobs on the same GPUs of a pool, in this order."""
         accelerator = self.machines.cluster.pools[pool]
         return self.knowledge.pair_seen(self.name_of(job), self.name_of(other), accelerator, gpus)
 
     def slowdown(self, job: int, gpus: Ints) -> float:
-        """How many times longer a step is believed to take on these GPUs than on usual ones of their type that lie as close
-        together as they can."""
+        """Return the believed slowdown of a job on these GPUs, relative to normal GPUs of their type that are as close together
+        as possible."""
         known = self.knowledge.variability
         if known is None and len(gpus) == 1:
             return 1.0  # most jobs
@@ -92,7 +95,7 @@ class State:
         return slow * self.stretch(job, gpus)
 
     def stretch(self, job: int, gpus: Ints) -> float:
-        """How many times longer it is believed to take because these GPUs do not lie as close together as they could."""
+        """Return the believed slowdown of a job because these GPUs are not as close together as possible."""
         cluster = self.machines.cluster
         levels = cluster.spanned(gpus)
         if not levels:
@@ -102,14 +105,14 @@ class State:
         return penalties[levels] / penalties[cluster.fewest_levels(pool, len(gpus))]
 
     def placement_traits(self, job: int, pool: int, gpus: int) -> PlacementTraits:
-        """What is believed of a job on so many GPUs that depends on where it is placed."""
+        """Return what is believed of a job on this many GPUs that depends on its place."""
         jobs = self.jobs
         kind = jobs.table.kind.item(jobs.row[job])
         return self.knowledge.placement_traits(kind, pool, gpus, jobs.specs[job], self.machines.cluster)
 
     def usable(self) -> tuple[Bools, Ints]:
-        """Which GPUs may be granted, and how many of them each pool has."""
-        if self._usable is None:
+        """Return which GPUs may be granted, and how many of them each pool has."""
+        if self._usable is None or self._usable_without is not self.jobs.barred:
             machines, jobs = self.machines, self.jobs
             mask = machines.staying()
             mask[self.out_of_service()] = False
@@ -122,12 +125,12 @@ class State:
                 mask |= self._shared_with_the_barred()
             counts = np.bincount(machines.cluster.gpu_pool[mask], minlength=len(machines.cluster.pools))
             mask.setflags(write=False)
-            counts.setflags(write=False)  # policies see this very array
-            self._usable = mask, counts
+            counts.setflags(write=False)  # policies see this array
+            self._usable, self._usable_without = (mask, counts), jobs.barred
         return self._usable
 
     def _shared_with_the_barred(self) -> Bools:
-        """GPUs on which a job that may be scheduled runs by right, beside one on its way out: no reason to stop it."""
+        """Return GPUs on which a job runs by the plan beside a barred one. It need not be stopped for that."""
         machines, jobs = self.machines, self.jobs
         mask = np.zeros(machines.cluster.gpus, dtype=bool)
         for job in machines.observed.holders(np.array(machines.observed.shared, dtype=np.int64)) - jobs.barred:
@@ -139,8 +142,8 @@ class State:
         return mask & machines.staying()
 
     def out_of_service(self) -> list[int]:
-        """GPUs that are cordoned and not needed: where so many nodes are down that a known gang would no longer fit without them,
-        the least slow come back."""
+        """Return the GPUs that are cordoned and not needed. If nodes are down and a known gang would not fit without them, the
+        least slow return to service."""
         machines, options = self.machines, self.knowledge.options
         if not machines.cordoned:
             return []
@@ -174,7 +177,7 @@ class State:
         return received
 
     def fewest_nodes(self, pool: int, gpus: int) -> int:
-        """Nodes that so many GPUs of a pool take at least, of those that are in service."""
+        """Return the fewest nodes in service that have this many GPUs of a pool."""
         cluster = self.machines.cluster
         mine = cluster.count_by_node(self.usable()[0] & (cluster.gpu_pool == pool))
         return int(np.cumsum(np.sort(mine)[::-1]).searchsorted(gpus)) + 1
@@ -188,11 +191,13 @@ class State:
     def settled(self, job: int) -> bool:
         """Desired and observed agree, and nothing is on its way."""
         jobs = self.jobs
-        if job in jobs.in_flight or job in jobs.doomed:
+        if job in jobs.in_flight:
             return False
         attempt, want = jobs.attempts.get(job), jobs.desired.get(job)
         if attempt is None:
             return want is None
+        if job in jobs.barred and jobs.to_kill(job):
+            return False
         if attempt.parked:  # where a node is drained or a GPU is crowded, it has to be written to storage
             stays = self.machines.draining.isdisjoint(attempt.parts) and not self.memory.crowded(attempt.gpus)
             return want is None and stays
@@ -212,12 +217,10 @@ class State:
     def add_job(self, job: int, spec: JobSpec, at_s: float, packing: bool = False) -> None:
         kind = self._kind(spec, packing)
         known, table = self.knowledge, self.jobs.table
-        row = table.add()
-        table.id[row] = job
+        row = self.jobs.add(job, spec, at_s)
         table.kind[row] = kind
         table.gpus[row] = spec.gpus
         table.weight[row] = spec.weight
-        table.submitted_s[row] = table.phase_s[row] = table.as_of_s[row] = at_s
         table.steps_total[row] = spec.steps
         table.epoch_steps[row] = spec.epoch_steps
         table.deadline_s[row] = at_s + deadline_seconds(spec, known.rates)
@@ -227,17 +230,15 @@ class State:
             table.own("can_park")[row] = True
         if not spec.saves and not spec.preemptible:
             table.own("saves")[row] = False
-        for name, seconds in (("park_seconds", known.costs.park_of(spec)), ("resume_seconds", known.costs.resume_of(spec))):
-            if seconds:
-                table.own(name)[row] = seconds
+        if spec.resident_gib:
+            for name, seconds in (("park_seconds", known.costs.park_of(spec)), ("resume_seconds", known.costs.resume_of(spec))):
+                if seconds:
+                    table.own(name)[row] = seconds
         table.resize_seconds[row] = known.costs.resize_seconds if spec.can_resize else FOREVER
         best = known.options.best.item(kind)
         if best >= 0:
             self._set_best(row, spec, best)
-            self.jobs.set_schedulable(row, self.can_ever_run(kind))
-        self.jobs.row[job] = row
-        self.jobs.specs[job] = spec
-        self.jobs.last_job = job
+        self.refresh_fit(job)
         if spec.gpu_gib:
             self.memory.note_need(kind, spec.gpu_gib)
 
@@ -257,14 +258,17 @@ class State:
         self._usable = None if self.machines.cordoned else self._usable
         self.jobs.table.widen(known.options.accounts)
 
-    def set_schedulable(self, job: int, row: int, yes: bool) -> None:
-        self.jobs.set_schedulable(row, yes)
-        self._set_barred(job, not yes and job in self.jobs.attempts)
+    def refresh_fit(self, job: int) -> None:
+        """Note whether nodes that have not left can run a job."""
+        fits = self.can_ever_run(self.jobs.table.kind.item(self.jobs.row[job]))
+        (self.jobs.unblock if fits else self.jobs.block)(job, NEVER_FITS)
 
-    def _set_barred(self, job: int, barred: bool) -> None:
-        if barred != (job in self.jobs.barred):
-            (self.jobs.barred.add if barred else self.jobs.barred.discard)(job)
-            self._usable = None
+    def requeue(self, job: int) -> None:
+        """Put a job on the list of jobs to reconcile, or take it off if it is settled."""
+        if self.settled(job):
+            self.jobs.unsettled.discard(job)
+        else:
+            self.jobs.unsettled.add(job)
 
     def set_node(self, node: int, up: bool) -> None:
         if bool(self.machines.node_up[node]) != up:
@@ -273,7 +277,7 @@ class State:
             self.question.invalidate()
 
     def add_node(self, node: Node, packing: bool) -> None:
-        """A new node behind the others: columns grow, and kinds get the options that it offers."""
+        """Append a node, and add the options that it offers."""
         known, machines = self.knowledge, self.machines
         machines.add(node, self.now_s)
         known.grow(node.gpus)
@@ -285,12 +289,12 @@ class State:
         self.question.invalidate()
 
     def note_lasting_gpus(self) -> None:
-        """Compare options with those that still fit, after a node joined or left."""
+        """Note which options still fit, after a node joined or left."""
         machines, known = self.machines, self.knowledge
         known.options = known.options.with_lasting(tuple(machines.lasting_gpus().tolist()) if machines.gone else ())
 
     def _new_best_rates(self) -> None:
-        """Jobs may be faster by an option that is new, or have one for the first time."""
+        """Note best rates after options were added."""
         table, options = self.jobs.table, self.knowledge.options
         best = options.best[table.kind[: table.size]]
         have = (best >= 0).nonzero()[0]
@@ -300,7 +304,7 @@ class State:
                 self._set_best(row, spec, best.item(row))
 
     def _set_best(self, row: int, spec: JobSpec, best: int) -> None:
-        """How fast a job is by its best option, and would be in one node."""
+        """Set the rates of a job by its best option, and on one node."""
         table, known = self.jobs.table, self.knowledge
         table.best_rate[row] = known.options.rate[best]
         accelerator = self.machines.cluster.pools[known.options.pool[best]]
@@ -312,12 +316,12 @@ class State:
         table.nominal_rate[row] = nominal or table.best_rate[row]
 
     def open_account(self, option: int) -> None:
-        """A job uses time by this option from now on."""
+        """Keep an account for this option from now on."""
         if self.knowledge.options.account.item(option) < 0:
             self.open_accounts(np.array([option]))
 
     def open_accounts(self, rows: Ints) -> None:
-        """Jobs get or use time by these options from now on."""
+        """Keep accounts for these options from now on."""
         known = self.knowledge
         if known.options.elastic or known.rates.batches:
             known.options = known.options.with_accounts(rows)
@@ -336,14 +340,14 @@ class State:
         self.question.invalidate()
 
     def set_taken(self, taken: dict[int, str]) -> None:
-        """Which GPUs other programs use, and who that is."""
+        """Set which GPUs other programs use, with a description of each program."""
         if taken != self.machines.taken:
             self.machines.taken = taken
             self._usable = None
             self.question.invalidate()
 
     def occupy(self, job: int, gpus: Ints) -> None:
-        """GPUs are a job's from now on: the part that it asked for, or half of each where its partner has them."""
+        """Give a job GPUs: the requested fraction, or half of each if its partner has them."""
         options, observed = self.knowledge.options, self.machines.observed
         if options.has_fractions and (spec := self.jobs.specs[job]).gpus < 1:
             observed.take(job, gpus, spec.milli_per_gpu)
@@ -355,14 +359,15 @@ class State:
             self._usable = None
 
     def vacate(self, job: int, gpus: Ints) -> None:
-        """A job has given up GPUs it held. If it was beyond command, no plan could count on them: now one can."""
-        if self.sharing and self.jobs.specs[job].gpus >= 1:
-            self.machines.observed.leave(job, gpus)
+        """Free what a job holds of these GPUs. If it was barred, no plan could count on them: now one can."""
+        observed = self.machines.observed
+        if observed.parts and self.jobs.specs[job].gpus >= 1:
+            observed.leave(job, gpus)
         else:
-            self.machines.observed.release(job, gpus)
-        self._usable = None if self.jobs.barred or self.machines.taken else self._usable
-        if job in self.jobs.barred:
+            observed.release(job, gpus)
+        if self.jobs.barred or self.machines.taken:
             self._usable = None
+        if job in self.jobs.barred:
             self.question.invalidate()
 
     def set_desired(self, job: int, row: int, option: int, gpus: Ints | None, partner: int = NO_JOB) -> None:
@@ -374,7 +379,7 @@ class State:
         old = jobs.desired.pop(job, None)
         if old is not None:
             planned.release(job, old)
-        if self.sharing and table.partner.item(row) != partner:
+        if table.partner.item(row) != partner:
             self._separate_from_partner(job, table.partner.item(row))
             table.partner[row] = partner
         if gpus is None:
@@ -388,7 +393,7 @@ class State:
         table.option[row] = option
 
     def _separate_from_partner(self, job: int, partner: int) -> None:
-        """The partner of a job keeps their GPUs, and has them whole until the plan says more."""
+        """Give the partner of a job all of their GPUs, until the plan changes that."""
         table, row = self.jobs.table, self.jobs.row.get(partner)
         if row is not None and table.partner.item(row) == job:
             table.partner[row] = NO_JOB
@@ -396,16 +401,14 @@ class State:
             self.machines.planned.resize(partner, self.jobs.desired[partner], MILLI)
 
     def forget(self, job: int, row: int) -> None:
-        """The job has ended: out of every table."""
-        self._set_barred(job, False)
+        """Drop what is planned and believed of a job that has ended."""
         self.set_desired(job, row, -1, None)
         self.knowledge.foreseen.pop(job, None)
         if not self.jobs.specs[job].profile:
             self.knowledge.forget_paces(job)
-        self.jobs.drop(job, row)
 
     def without_memos(self) -> "State":
-        """An independent twin that has to work out anew what this one remembers only to save work."""
+        """Return an independent copy without the values that are stored only to save work."""
         twin = self.copy()
         twin._usable = twin.jobs._rows = None
         twin.question._drawn = None
@@ -413,9 +416,10 @@ class State:
         return twin
 
     def copy(self) -> "State":
-        """An independent twin."""
+        """Return an independent copy."""
         twin = State.__new__(State)
         twin.__dict__.update(self.__dict__)
         twin.jobs, twin.machines = self.jobs.copy(), self.machines.copy()
         twin.question, twin.knowledge = self.question.copy(), self.knowledge.copy()
+        twin.memory = MemoryLedger(twin)
         return twin

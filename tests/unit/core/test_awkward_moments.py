@@ -109,7 +109,7 @@ def test_parked_while_out_of_sight() -> None:
     out_of_sight(bench)
     bench.tell(Suspended(0, 1, suspend.sequence, 12.5, SuspendKind.PARK, 11.0, 0), at_s=12.5)
     back = bench.tell(NodeReported(0, 0, 13.0, (InventoryItem(0, 1, suspend.sequence, ProcessState.PARKED, 11.0),)), at_s=13.0)
-    assert phase(bench, 0) is Phase.PARKED and bench.state.jobs.table.schedulable[bench.state.jobs.row[0]]
+    assert phase(bench, 0) is Phase.PARKED and not bench.state.jobs.table.blocks[bench.state.jobs.row[0]]
     assert [launch.job for launch in of_type(back, Launch)] == [1]
 
 

@@ -53,8 +53,8 @@ def test_rare_columns_hold_what_was_written_and_else_their_default(steps: list[t
                     before.own(name)[:] = 9  # this must not be seen in the copy
         assert table.size == len(rows) and all(len(getattr(table, name)) >= table.size for name in JobTable.COLUMNS)
         for name in JobTable.RARE:
-            default = JobTable.COLUMNS[name][1]
-            wanted = np.array([row.get(name, default) for row in rows], dtype=JobTable.COLUMNS[name][0])
+            column = JobTable.COLUMNS[name]
+            wanted = np.array([row.get(name, column.default) for row in rows], dtype=column.dtype)
             np.testing.assert_array_equal(getattr(table, name)[: table.size], wanted)
 
 

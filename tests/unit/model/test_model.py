@@ -86,7 +86,7 @@ def test_an_illegal_change_is_refused_with_a_story() -> None:
     core = Scheduler(Cluster.parse("1xV100"), Packed())
     core.state.add_job(0, JobSpec(), 0.0)
     with pytest.raises(IllegalTransition, match="job 0 cannot go from queued to running"):
-        core.state.jobs.set_phase(0, Phase.RUNNING, 0.0)
+        core.state.jobs.transition(0, Phase.RUNNING, 0.0)
 
 
 def test_errors_say_where_what_and_what_next() -> None:
