@@ -223,8 +223,11 @@ def status_of(plain: Mapping[str, Any], order: LaunchOrder | None = None) -> Att
     known = {name: plain[name] for name in AttemptStatus._fields if name in plain}
     if not {"job", "attempt", "sequence", "state"} <= known.keys():
         return None
-    status = starting(known["job"], known["attempt"], order)._replace(**known)
-    return status._replace(pace=Pace(*status.pace), start_sequence=status.start_sequence or status.launch_sequence)
+    if order is not None:
+        known = starting(known["job"], known["attempt"], order)._asdict() | known
+    known["pace"] = Pace(*known.get("pace", ()))
+    known["start_sequence"] = known.get("start_sequence") or known.get("launch_sequence", 0)
+    return AttemptStatus(**known)
 
 
 def resized_order(order: LaunchOrder, env: Mapping[str, str | None], gpus_text: str) -> LaunchOrder:

@@ -18,7 +18,7 @@ from rota.live.starts import Starts
 from rota.model.commands import SuspendKind
 from rota.model.events import Attached, Exited, External, Outcome, Progressed, Started, Suspended
 from rota.model.units import FOREVER
-from rota.park.park_method import PRELOAD, can_sleep
+from rota.park.park_method import can_sleep
 
 CAME_UP_SECONDS = 30.0
 """Working time, in seconds, below which a job that reports no steps may still have been starting."""
@@ -146,7 +146,7 @@ class AttemptEvents:
             return []
         self._parked[key] = at_s
         done = status.steps_done if self._tells(status) else status.steps_saved + worked_seconds(status, at_s)
-        kind, gib, keeps = SuspendKind.PARK, status.parked_gib, _keeps_memory(status)
+        kind, gib, keeps = SuspendKind.PARK, status.parked_gib, status.keeps_memory
         return [Suspended(status.job, status.attempt, status.sequence, at_s, kind, done, self.node, gib=gib, keeps=keeps)]
 
     def _end(self, status: AttemptStatus) -> External:
@@ -239,11 +239,6 @@ def _broken_save(status: AttemptStatus) -> str:
     problem."""
     broken = status.asked in (SUSPEND, LEASE) and status.exit_code not in (0, EXIT_YIELDED) and status.saving_problem
     return f"its state could not be saved: {status.saving_problem}" if broken else ""
-
-
-def _keeps_memory(status: AttemptStatus) -> bool:
-    """Return whether a parked attempt keeps GPU memory. An agent of an earlier version reports only its park method."""
-    return status.keeps_memory or status.park_way == PRELOAD
 
 
 def _can_park(status: AttemptStatus) -> bool | None:

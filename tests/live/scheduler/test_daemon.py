@@ -82,6 +82,7 @@ def test_a_job_from_submission_to_its_end(tmp_path: Path) -> None:
         row = ended(daemon, job)
         assert (row.phase, row.exit_code, row.name, row.user, row.gpus) == ("finished", 0, "first", "ana", 2)
         assert row.submitted_at < row.started_at <= row.finished_at
+        assert (row.tenant, row.problem, row.steps_problem) == (None, None, None), "what is not there is null in JSON"
         log = daemon.logs(job, 0, 1 << 20).text
         for word in ("hello", "CUDA_VISIBLE_DEVICES=0,1", "EPOCHS=90", f"ROTA_JOB_ID={job}", "ROTA_JOB_NAME=first", "NNODES=1"):
             assert word in log
