@@ -8,7 +8,10 @@ If a test with real processes fails, it is run once more, since the machine may 
 and says why it failed. More than `MOST_RETRIES` of them fail the run: then something is wrong, and not the machine.
 """
 
+import functools
+import importlib.util
 import itertools
+import os
 import shutil
 import tempfile
 from collections.abc import Iterator
@@ -20,6 +23,10 @@ from _pytest.terminal import TerminalReporter
 from hypothesis import settings
 
 from tests.examples import DEFAULT
+
+for _variable in ("OMP_NUM_THREADS", "OPENBLAS_NUM_THREADS", "MKL_NUM_THREADS"):
+    os.environ.setdefault(_variable, "1")
+"""Threads of PyTorch and BLAS spin while they wait for each other. Several workers share the cores already."""
 
 settings.register_profile("rota", DEFAULT)
 settings.load_profile("rota")
@@ -55,6 +62,8 @@ NEEDS: dict[str, tuple[str, ...]] = {
     "tests/unit/train/test_object_checkpoints.py": ("process",),
 }
 """Marks by path; a path may match several rows, and has the marks of all."""
+PACKAGES = {"ray": "ray", "torch": "torch"}
+"""The package that a mark needs. Test files do not import these: each worker would, as it collects all of them."""
 MOST_RETRIES = 2
 RETRIED = "retried"
 """The outcome of a first try that failed."""
@@ -68,7 +77,14 @@ def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
             if f"/{place}" in path:
                 for mark in marks:
                     item.add_marker(mark)
+                    if mark in PACKAGES and not _is_installed(PACKAGES[mark]):
+                        item.add_marker(pytest.mark.skip(reason=f"{mark} is not installed: make {mark}"))
     items[:] = in_turns(items)
+
+
+@functools.cache
+def _is_installed(package: str) -> bool:
+    return importlib.util.find_spec(package) is not None
 
 
 def in_turns(items: list[pytest.Item]) -> list[pytest.Item]:

@@ -205,9 +205,10 @@ class Supervisor:
                 os.read(self.bell, 4096)
         self._reap()  # a process that ended before the request to stop ended by itself
         self._listen_to_log(output)
-        for datagram in datagrams.receive(self.box, DATAGRAMS_AT_ONCE):
+        commands = datagrams.receive(self.box, DATAGRAMS_AT_ONCE)
+        self._listen_to_job()  # what it reported before a command was sent counts when that command is obeyed
+        for datagram in commands:
             self._obey(datagram)
-        self._listen_to_job()
         self._advance_parking()
         if self.exit_code is None:
             # Until it is reaped, no other process can get its number and so its session.

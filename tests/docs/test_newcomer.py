@@ -11,13 +11,10 @@ import subprocess
 import sys
 from pathlib import Path
 
-import pytest
-
 import rota
 from tests.docs.pages import ROOT
 from tests.live.harness import until
 
-pytest.importorskip("torch")
 PATIENCE = 400.0
 
 

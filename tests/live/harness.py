@@ -5,7 +5,6 @@ import os
 import signal
 import subprocess
 import sys
-import time
 from collections.abc import Callable, Iterator
 from pathlib import Path
 
@@ -18,9 +17,9 @@ from rota.model.events import Exited, Submitted, Suspended
 from rota.wire.client import Client
 from rota.wire.rows import JobRow
 from tests.properties.test_reasons import confirm
+from tests.waiting import LONG_SECONDS, until
 
-PATIENCE = 120.0
-"""How long anything may take on a busy machine before a test gives up."""
+__all__ = ["until"]
 
 JOB = '''
 """Counts steps, saves when it is told to stop, and holds locks that show who runs at the same time."""
@@ -154,7 +153,7 @@ class Site:
 
     def _reap(self) -> None:
         assert self.process is not None
-        self.process.wait(PATIENCE)
+        self.process.wait(LONG_SECONDS)
         self.process = None
 
     def journal(self) -> Journal:
@@ -203,13 +202,6 @@ def site(folder: Path, **options: object) -> Iterator[Site]:
 def heed_interrupts() -> None:
     """For `preexec_fn`: a shell starts what it runs in the background with SIGINT ignored, and these tests may be run so."""
     signal.signal(signal.SIGINT, signal.SIG_DFL)
-
-
-def until(condition: Callable[[], bool], what: str, patience: float = PATIENCE) -> None:
-    end = time.monotonic() + patience
-    while not condition():
-        assert time.monotonic() < end, f"{what}: not within {patience:.0f} s"
-        time.sleep(0.05)
 
 
 def check_record(place: Site, waits: int = 30) -> None:

@@ -16,7 +16,6 @@ from tests.live.ray_cluster import SETTINGS, RayCluster, end_supervisors
 from tests.live.test_parking import PLAIN, check_exact
 from tests.live.test_parking import submit as submit_script
 
-pytest.importorskip("ray")
 PACKAGES = str(Path(rota.__file__).parents[1])
 
 JOB = '''

@@ -18,8 +18,6 @@ from tests.live.test_ray import RaySite, phases
 from tests.live.test_standby import Standby
 from tests.postgres import PostgresServer, postgres_server
 
-pytest.importorskip("ray")
-
 
 @pytest.fixture(scope="module")
 def server() -> Iterator[PostgresServer]:

@@ -6,8 +6,6 @@ import re
 import sys
 from pathlib import Path
 
-import pytest
-
 import rota
 from rota.compose.live_scheduler import JOURNAL_CODEC, make_scheduler
 from rota.live.replay import replay
@@ -15,7 +13,6 @@ from rota.model.commands import Launch, Resize
 from rota.model.events import Decided
 from tests.live.harness import Site, until
 
-pytest.importorskip("torch")
 PACKAGES = str(Path(rota.__file__).parents[1])
 TRAIN = """
 import os, time

@@ -19,7 +19,6 @@ from rota.report.comparison import WALL_CLOCK
 from tests.live.harness import heed_interrupts, until
 from tests.live.ray_cluster import SETTINGS, RayCluster
 
-pytest.importorskip("ray")
 pytestmark = pytest.mark.nightly
 
 PACKAGE = Path(rota.__file__).parent

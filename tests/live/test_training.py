@@ -10,7 +10,6 @@ import pytest
 import rota
 from tests.live.harness import Site, check_record, site, until
 
-pytest.importorskip("torch")
 PACKAGES = str(Path(rota.__file__).parents[1])
 TIMES = 20
 PATIENCE = 600.0

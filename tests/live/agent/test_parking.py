@@ -166,6 +166,23 @@ def test_one_that_cannot_be_parked_is_asked_to_leave(bench: Bench, script: str, 
     assert problem in ended.parking_problem
 
 
+def test_a_hook_that_is_installed_before_the_command_to_park_is_known_when_it_is_obeyed(bench: Bench, tmp_path: Path) -> None:
+    """The supervisor was too busy to read either: both messages wait in their sockets."""
+    shell, hooked, go = tmp_path / "shell", tmp_path / "hooked", tmp_path / "go"
+    script = f"import time\nopen({str(hooked)!r}, 'x').close()\nwhile True: time.sleep(0.01)"
+    waits = f'touch {shell}; while [ ! -e {go} ]; do sleep 0.01; done; exec {sys.executable} -c "$SCRIPT"'
+    env = {"PATH": os.environ["PATH"], "SCRIPT": script}
+    bench.machine.launch(bench.sh(waits, env=env | parking_environment(ParkingFacts(), env)))
+    until(shell.exists, "the shell")
+    supervisor = bench.supervisor()
+    os.kill(supervisor, signal.SIGSTOP)
+    go.touch()
+    until(hooked.exists, "the hook")
+    assert bench.machine.park(1, 1, 2)
+    os.kill(supervisor, signal.SIGCONT)
+    assert bench.wait(state="parked").parking_problem == ""
+
+
 def test_one_that_ends_of_itself_while_it_is_called_has_finished(bench: Bench) -> None:
     """It hears the signal before its end, and sleeps, or it never does."""
     start(bench, "import os\nprint('step 4', flush=True)\nos._exit(0)", grace_seconds=60.0)

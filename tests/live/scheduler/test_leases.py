@@ -21,8 +21,8 @@ from rota.live.journal import Journal
 from rota.model.commands import Renew
 from rota.model.events import Exited
 from rota.model.units import FOREVER
+from tests.live.scheduler.driver_bench import InProcess
 from tests.live.scheduler.test_daemon import configuration, submit, until
-from tests.live.scheduler.test_driver_messages import InProcess
 
 LEASE_SECONDS = 200.0
 

@@ -25,7 +25,7 @@ from rota.live.replay import replay
 from rota.model.events import NodeJoined, NodeLeft
 from rota.wire.spec import Spec
 from tests.live.harness import until
-from tests.live.scheduler.test_driver_messages import InProcess
+from tests.live.scheduler.driver_bench import InProcess
 
 JOBS, B, C = 8, 1, 2
 """Jobs of one GPU each, and the core's numbers of two nodes."""

@@ -6,7 +6,6 @@ import random
 import signal
 import subprocess
 import sys
-import time
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
@@ -29,6 +28,7 @@ from rota.train.torch import TorchSession, session  # noqa: E402
 from tests.examples import examples  # noqa: E402
 from tests.live.agent.bench import Bench  # noqa: E402
 from tests.live.agent.conftest import bench  # noqa: E402
+from tests.waiting import until  # noqa: E402
 
 __all__ = ["bench"]
 
@@ -337,8 +337,22 @@ dist.destroy_process_group()
 torch.save(model.module.state_dict(), work / f"weights.{rank}")
 """
 
+RANKS = """
+import os, runpy, sys
+import torch.distributed, torch.nn.parallel, rota.train.torch  # once for both ranks
+ranks = []
+for rank in ("0", "1"):
+    if (process := os.fork()) == 0:
+        os.environ.update(RANK=rank, LOCAL_RANK=rank)
+        runpy.run_path(sys.argv[3], run_name="__main__")
+        sys.exit()
+    ranks.append(process)
+print([os.waitstatus_to_exitcode(os.waitpid(process, 0)[1]) for process in ranks])
+"""
+
 
 def gang(folder: Path, script: Path, attempt: int, stop: int) -> list[int]:
+    """Run both ranks in processes that are forked after PyTorch is imported. Return their exit codes."""
     work, run = folder / f"work-{attempt}", folder / f"run-{attempt}"
     work.mkdir(parents=True)
     run.mkdir()
@@ -352,9 +366,10 @@ def gang(folder: Path, script: Path, attempt: int, stop: int) -> list[int]:
         "WORLD_SIZE": "2",
         "PATH": os.environ["PATH"],
     }
-    command = [sys.executable, str(script), str(work), str(stop)]
-    ranks = [subprocess.Popen(command, env={**where, "RANK": str(rank), "LOCAL_RANK": str(rank)}) for rank in range(2)]
-    return [rank.wait(100) for rank in ranks]
+    command = [sys.executable, "-c", RANKS, str(work), str(stop), str(script)]
+    done = subprocess.run(command, env=where, capture_output=True, text=True)
+    assert done.returncode == 0, done.stderr
+    return [int(code) for code in json.loads(done.stdout)]
 
 
 @pytest.mark.slow
@@ -403,21 +418,12 @@ def test_a_job_under_torchrun_is_suspended_without_loss(bench: Bench, tmp_path: 
         bench.machine.launch(order)
 
     launch(1)
-    begun = time.monotonic()
-    while bench.part().began_s is None:
-        assert time.monotonic() < begun + 100 and bench.part().state != "ended", bench.said()
-        time.sleep(0.05)
+    until(lambda: bench.part().began_s is not None or bench.part().state == "ended", "the first step")
     bench.machine.suspend(1, 1, 2)
-    while bench.part().state != "ended":
-        assert time.monotonic() < begun + 200, bench.said()
-        time.sleep(0.05)
-    left = bench.part()
+    left = bench.wait()
     assert left.outcome == "yielded" and left.steps_saved == left.steps_done > 0, (left, bench.said())
     launch(2)
-    while bench.part(1, 2).state != "ended":
-        assert time.monotonic() < begun + 300, bench.said()
-        time.sleep(0.05)
-    end = bench.part(1, 2)
+    end = bench.wait(1, 2)
     assert (end.outcome, end.steps_done, end.steps_total) == ("finished", 120.0, 120.0), bench.said()
     found = [torch.load(tmp_path / f"weights.{rank}", weights_only=True) for rank in range(2)]
     assert alike(list(found[0].values()), list(found[1].values()))
