@@ -145,9 +145,7 @@ def test_all_begin_with_what_the_first_found(tmp_path: Path) -> None:
 
 def test_a_process_alone_does_at_once_what_it_is_asked() -> None:
     alone = Alone()
-    answers = [
-        alone.at(5, stop=asked, save=save) for asked, save in ((False, False), (False, True), (True, False), (True, True))
-    ]
+    answers = [alone.at(5, stop=asked, save=save) for asked, save in ((False, False), (False, True), (True, False), (True, True))]
     assert answers == [GO_ON, SAVE, LEAVE, LEAVE]
     assert Action(save=True, leave=True) == LEAVE
 
