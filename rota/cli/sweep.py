@@ -102,6 +102,8 @@ def sweep(
 def _say(found: "SweepResult", shaped: str) -> None:
     for each in found.notes:
         note(each)
+    if found.outdated:
+        note(f"{found.folder} had this grid from other input files or another version of Rota; all cells were run again.")
     if shaped == "json":
         typer.echo(json.dumps(found.to_dict()))
     elif shaped == "csv":

@@ -1,6 +1,7 @@
 """The engine of sweeps and papers: calculates the cells that a store does not have yet, on this machine or on others."""
 
 import contextlib
+import threading
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 
@@ -42,6 +43,8 @@ def run_cells(
     reused = len(cells) - len(missing)
     done, failures = reused, dict[str, FailedCell]()
 
+    lock = threading.Lock()
+
     def received(number: int, answer: WorkerReply) -> None:
         nonlocal done
         cell = missing[number]
@@ -50,10 +53,11 @@ def run_cells(
                 store.save(cell.key, answer["result"])
         except RotaError as problem:
             answer = {"error": problem.message, "hint": problem.hint}
-        if "error" in answer:
-            failures[cell.key] = FailedCell(cell, answer["error"], answer["hint"])
-        done += 1
-        report()
+        with lock:
+            if "error" in answer:
+                failures[cell.key] = FailedCell(cell, answer["error"], answer["hint"])
+            done += 1
+            report()
 
     def report() -> None:
         if watch is not None:

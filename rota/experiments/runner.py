@@ -62,10 +62,11 @@ def run(
     cells = grid.cells()
     store = SweepStore(folder)
     with store.locked():
+        outdated = store.is_outdated(cells)
         ran = run_cells(cells, store, workers=workers, backend=backend, ready=lambda: store.describe(cells), watch=watch)
         rows = store.finish(cells)
     untried = len(cells) - len(rows) - len(ran.failed)
-    return SweepResult(store.folder, rows, ran.failed, ran.reused, untried, guesses, tuple(store.others(cells)))
+    return SweepResult(store.folder, rows, ran.failed, ran.reused, untried, guesses, tuple(store.others(cells)), outdated)
 
 
 def check(grid: Grid) -> tuple[str, ...]:

@@ -105,6 +105,14 @@ class SweepStore(CellStore):
         found = [(path.parent, read_grid(path)) for path in sorted(self.folder.glob("grids/*/grid.json"))]
         return [folder for folder, studies in found if studies and not {_as_text(study) for study in studies} <= these]
 
+    def is_outdated(self, cells: Sequence[Cell]) -> bool:
+        """Whether the folder has this grid, but only with cells of other input files or of another version of Rota."""
+        try:
+            listed = json.loads((self._grid_folder([cell.study.plain() for cell in cells]) / "grid.json").read_bytes())
+        except (OSError, ValueError):
+            return False
+        return not {each["key"] for each in listed} & {cell.key for cell in cells}
+
     def finish(self, cells: Sequence[Cell]) -> list[dict[str, Any]]:
         """Write the results of all finished cells, and return them."""
         rows = []

@@ -63,6 +63,8 @@ class SweepResult:
     """Notes that name an unknown input and the assumption that was made."""
     others: tuple[Path, ...] = ()
     """Folders with the results of other grids that are kept in this folder."""
+    outdated: bool = False
+    """Whether the folder had this grid from other input files or another version of Rota, so that all cells were run again."""
 
     def points(self) -> list[Point]:
         return list(_points(self.rows))

@@ -89,7 +89,7 @@ class WorkerPool:
         received: Callable[[int, WorkerReply], None],
     ) -> None:
         """`command`: module of the worker and its arguments. `received` is called with the number of each piece of work and its
-        answer, one at a time, in the order of the answers."""
+        answer, from the thread of its worker."""
         self._command, self._work, self._workers, self._received = list(command), work, workers, received
         self._todo: queue.SimpleQueue[int] = queue.SimpleQueue()
         for number in range(len(work)):
@@ -133,7 +133,7 @@ class WorkerPool:
                 self._deaths = self._deaths + 1 if died else 0
                 if self._deaths >= MAX_DEATHS:
                     self._stopping = True  # the cause is not the work
-                self._received(number, answer)
+            self._received(number, answer)
         if worker is not None:
             self._end(worker)
 

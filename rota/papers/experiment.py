@@ -1,7 +1,7 @@
 """The experiments of a paper: points on curves, each of which is one cell of the engine, and the figures measured there."""
 
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any
 
@@ -12,6 +12,8 @@ from rota.experiments.engine import Watch, run_cells
 from rota.experiments.remote import RemoteBackend
 from rota.experiments.store import CellStore
 from rota.experiments.worker_pool import available_cores
+from rota.papers.claims import Claim
+from rota.papers.paper_page import Section
 
 MEASURE = "rota.papers.measure"
 """Task of the cells: it measures the figures that papers publish."""
@@ -71,6 +73,22 @@ class CellResult:
     cell: PaperCell
     figures: Mapping[str, Any] = field(default_factory=dict)
     error: str = ""
+
+
+Experiment = Callable[[Sequence[CellResult]], tuple[list[Claim], Section | None]]
+"""Function that judges the claims of an experiment and makes its section of the page; None if its simulations were not run."""
+
+
+def conclude(experiments: Sequence[Experiment], results: Sequence[CellResult]) -> tuple[list[Claim], list[Section]]:
+    """Return the claims of a paper, and a section for each experiment that has something to show."""
+    claims: list[Claim] = []
+    sections: list[Section] = []
+    for experiment in experiments:
+        found, section = experiment(results)
+        claims += found
+        if section is not None and (found or section.plots or section.rows or section.problems):
+            sections.append(replace(section, claims=found))
+    return claims, sections
 
 
 def run_experiments(

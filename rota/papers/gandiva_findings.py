@@ -1,11 +1,10 @@
 """Conclusions from the experiments of Gandiva: claims, and a section of the page for each experiment."""
 
 from collections.abc import Sequence
-from dataclasses import replace
 
 from rota.papers.by_seed import by_seed, curves, interval, judged, percent, places, problems, times, vanishes
 from rota.papers.claims import Claim, mean
-from rota.papers.experiment import CellResult
+from rota.papers.experiment import CellResult, Experiment
 from rota.papers.gandiva_experiments import BY_PLACE, FIFO, GANDIVA, LINK, LOAD, MOVES, STAYS, SUSPEND_METHODS, TIRESIAS, TURNS
 from rota.papers.gandiva_moves import fragmentation
 from rota.papers.gandiva_stopping import early_stopping
@@ -16,17 +15,6 @@ LOOK, BEST, JCT = "search_look_seconds", "search_best_seconds", "mean_jct_second
 
 LITTLE_PERCENT, LITTLE_TIMES = 1.0, 1.5
 """Smaller gains, in per cent and as a factor, count as none."""
-
-
-def conclude(results: Sequence[CellResult]) -> tuple[list[Claim], list[Section]]:
-    claims: list[Claim] = []
-    sections: list[Section] = []
-    studies = (_throughput, _feedback, _search, early_stopping, _interference, _switching, _locality, fragmentation, _tiresias)
-    for experiment in studies:
-        found, section = experiment(results)
-        claims += found
-        sections.append(replace(section, claims=found))
-    return claims, sections
 
 
 # By load -------------------------------------------------------------------------------------------------------------
@@ -266,3 +254,16 @@ def _tiresias(results: Sequence[CellResult]) -> tuple[list[Claim], Section]:
         rows=rows,
         problems=problems(results, "tiresias"),
     )
+
+
+EXPERIMENTS: Sequence[Experiment] = (
+    _throughput,
+    _feedback,
+    _search,
+    early_stopping,
+    _interference,
+    _switching,
+    _locality,
+    fragmentation,
+    _tiresias,
+)

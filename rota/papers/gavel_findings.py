@@ -1,11 +1,10 @@
 """Conclusions from the experiments of Gavel: claims, and a section of the page for each experiment."""
 
 from collections.abc import Mapping, Sequence
-from dataclasses import replace
 from typing import Any
 
 from rota.papers.claims import Claim, Curve, claim, largest_gain, mean, sustained
-from rota.papers.experiment import CellResult
+from rota.papers.experiment import CellResult, Experiment
 from rota.papers.gavel_experiments import (
     COST,
     COST_SLO,
@@ -27,16 +26,6 @@ from rota.report.result import duration
 
 CROWDED = 2.0
 """A cluster counts as full if the mean JCT is this many times that under the lowest load."""
-
-
-def conclude(results: Sequence[CellResult]) -> tuple[list[Claim], list[Section]]:
-    claims: list[Claim] = []
-    sections: list[Section] = []
-    for experiment in (_jct_single, _jct_multi, _makespan, _cost, _shares, _solving):
-        found, section = experiment(results)
-        claims += found
-        sections.append(replace(section, claims=found))
-    return claims, sections
 
 
 def _curves(results: Sequence[CellResult], experiment: str, figure: str, size: float = 1.0) -> dict[str, Curve]:
@@ -249,3 +238,6 @@ def _solving(results: Sequence[CellResult]) -> tuple[list[Claim], Section]:
         rows=rows,
         problems=_problems(results, "solve"),
     )
+
+
+EXPERIMENTS: Sequence[Experiment] = (_jct_single, _jct_multi, _makespan, _cost, _shares, _solving)

@@ -1,13 +1,12 @@
 """Conclusions from the experiments of ONES: claims, and a section of the page for each experiment."""
 
 from collections.abc import Sequence
-from dataclasses import replace
 
 import numpy as np
 
 from rota.papers.by_seed import BySeed, by_seed, places, problems
 from rota.papers.claims import Claim, claim, unjudged
-from rota.papers.experiment import CellResult
+from rota.papers.experiment import CellResult, Experiment
 from rota.papers.intervals import Interval
 from rota.papers.ones_experiments import (
     COMPARED,
@@ -26,17 +25,6 @@ from rota.papers.paper_page import Section
 from rota.report.plots import Series, chart
 
 JCT = "mean_jct_seconds"
-
-
-def conclude(results: Sequence[CellResult]) -> tuple[list[Claim], list[Section]]:
-    claims: list[Claim] = []
-    sections: list[Section] = []
-    for experiment in (_main, _prediction, _population, _cost, _load, _pollux):
-        found, section = experiment(results)
-        if section.rows or found:
-            claims += found
-            sections.append(replace(section, claims=found))
-    return claims, sections
 
 
 def lower(ours: BySeed, theirs: BySeed) -> list[float]:
@@ -248,3 +236,6 @@ def _pollux(results: Sequence[CellResult]) -> tuple[list[Claim], Section]:
         found=found,
         problems=problems(results, "pollux"),
     )
+
+
+EXPERIMENTS: Sequence[Experiment] = (_main, _prediction, _population, _cost, _load, _pollux)

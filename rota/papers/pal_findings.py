@@ -1,12 +1,11 @@
 """Conclusions from the experiments of PAL: claims, and a section of the page for each experiment."""
 
 from collections.abc import Mapping, Sequence
-from dataclasses import replace
 from statistics import median
 
 from rota.papers.bars import Bar, bars
 from rota.papers.claims import Claim, claim, geomean, mean, unjudged
-from rota.papers.experiment import CellResult
+from rota.papers.experiment import CellResult, Experiment
 from rota.papers.pal_experiments import COSTS, OURS, PACKED, PAL, PM_FIRST, SEED
 from rota.papers.paper_page import Section
 from rota.report.plots import Plot, Series, chart
@@ -16,16 +15,6 @@ NAMES: Mapping[str, str] = {PAL: "PAL", PM_FIRST: "PM-First"}
 
 Ratios = Mapping[str, float]
 """Workload -> ratio of a figure to that of sticky packed placement."""
-
-
-def conclude(results: Sequence[CellResult]) -> tuple[list[Claim], list[Section]]:
-    claims: list[Claim] = []
-    sections: list[Section] = []
-    for experiment in (_placements, _utilisation, _locality, _seeds, _machines, _moves, _shifts):
-        found, section = experiment(results)
-        claims += found
-        sections += [replace(section, claims=found)] if section is not None else []
-    return claims, sections
 
 
 def ratios(results: Sequence[CellResult], experiment: str, placer: str, figure: str = JCT, *, at: float = 0.0) -> Ratios:
@@ -392,3 +381,6 @@ def _shifts(results: Sequence[CellResult]) -> tuple[list[Claim], Section]:
         rows=rows,
         problems=_problems(results, experiment),
     )
+
+
+EXPERIMENTS: Sequence[Experiment] = (_placements, _utilisation, _locality, _seeds, _machines, _moves, _shifts)

@@ -25,8 +25,8 @@ from rota.papers import (
     tiresias_findings,
 )
 from rota.papers.claims import Claim
-from rota.papers.experiment import CellResult, PaperCell, ReproduceRequest, run_experiments
-from rota.papers.paper_page import Section, figure, finding, paper_page
+from rota.papers.experiment import Experiment, PaperCell, ReproduceRequest, conclude, run_experiments
+from rota.papers.paper_page import figure, finding, paper_page
 from rota.report.result import duration, plain_table
 
 
@@ -36,7 +36,7 @@ class Paper:
 
     title: str
     cells: Callable[[ReproduceRequest], list[PaperCell]]
-    conclude: Callable[[Sequence[CellResult]], tuple[list[Claim], list[Section]]]
+    experiments: Sequence[Experiment]
     facts: Mapping[str, str]
     rule: str
     """Note on how the claims are judged."""
@@ -54,7 +54,7 @@ PAPERS: Mapping[str, Paper] = {
     "gavel": Paper(
         title=gavel_experiments.TITLE,
         cells=gavel_experiments.cells,
-        conclude=gavel_findings.conclude,
+        experiments=gavel_findings.EXPERIMENTS,
         facts=gavel_experiments.FACTS,
         rule=gavel_experiments.RULE,
         source="Rates",
@@ -65,14 +65,14 @@ PAPERS: Mapping[str, Paper] = {
     "tiresias": Paper(
         title=tiresias_experiments.TITLE,
         cells=tiresias_experiments.cells,
-        conclude=tiresias_findings.conclude,
+        experiments=tiresias_findings.EXPERIMENTS,
         facts=tiresias_experiments.FACTS,
         rule=tiresias_experiments.RULE,
     ),
     "pal": Paper(
         title=pal_experiments.TITLE,
         cells=pal_experiments.cells,
-        conclude=pal_findings.conclude,
+        experiments=pal_findings.EXPERIMENTS,
         facts=pal_experiments.FACTS,
         rule=pal_experiments.RULE,
         source="Jobs and GPUs",
@@ -83,7 +83,7 @@ PAPERS: Mapping[str, Paper] = {
     "gandiva": Paper(
         title=gandiva_experiments.TITLE,
         cells=gandiva_experiments.cells,
-        conclude=gandiva_findings.conclude,
+        experiments=gandiva_findings.EXPERIMENTS,
         facts=gandiva_experiments.FACTS,
         rule=gandiva_experiments.RULE,
         source="Rates and pairs",
@@ -94,7 +94,7 @@ PAPERS: Mapping[str, Paper] = {
     "ones": Paper(
         title=ones_experiments.TITLE,
         cells=ones_experiments.cells,
-        conclude=ones_findings.conclude,
+        experiments=ones_findings.EXPERIMENTS,
         facts=ones_experiments.FACTS,
         rule=ones_experiments.RULE,
         source="Pollux's workloads",
@@ -155,7 +155,7 @@ def reproduce(
             inputs.mkdir(exist_ok=True)
             cells = paper.cells(ReproduceRequest(inputs=inputs, quick=quick, data=folder))
             results, reused = run_experiments(cells, store, workers=workers, backend=backend, watch=watch)
-    claims, sections = paper.conclude(results)
+    claims, sections = conclude(paper.experiments, results)
     seconds = time.perf_counter() - started
     facts = {
         **paper.facts,

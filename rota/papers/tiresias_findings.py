@@ -5,7 +5,7 @@ from dataclasses import replace
 
 from rota.papers.bars import Bar, bars
 from rota.papers.claims import Claim, claim, mean
-from rota.papers.experiment import CellResult
+from rota.papers.experiment import CellResult, Experiment
 from rota.papers.paper_page import Section
 from rota.papers.tiresias_experiments import FIFO, GANDIVA, PENALTY, SRSF, SRTF, TIRESIAS_G, TIRESIAS_L, YARN
 
@@ -30,16 +30,6 @@ TABLE = {
 
 Figures = Mapping[str, Sequence[float]]
 """Contender -> one value for each seed that every contender has."""
-
-
-def conclude(results: Sequence[CellResult]) -> tuple[list[Claim], list[Section]]:
-    claims: list[Claim] = []
-    sections: list[Section] = []
-    for experiment in (_testbed, _authors, _queueing, _placement):
-        found, section = experiment(results)
-        claims += found
-        sections.append(replace(section, claims=found))
-    return claims, sections
 
 
 def by_seed(results: Sequence[CellResult], setting: str, figure: str = JCT) -> Figures:
@@ -216,3 +206,6 @@ def _placement(results: Sequence[CellResult]) -> tuple[list[Claim], Section]:
         ),
         found=findings,
     )
+
+
+EXPERIMENTS: Sequence[Experiment] = (_testbed, _authors, _queueing, _placement)

@@ -15,7 +15,7 @@ Three lines: `train.session(save=..., load=...)` counts steps, saves, and exits 
 library.
 """
 
+from rota.train.progress import report
 from rota.train.session import Session, YieldExit, session
-from rota.train.tell import report
 
 __all__ = ["Session", "YieldExit", "report", "session"]

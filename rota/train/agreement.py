@@ -78,8 +78,8 @@ class Alone:
         """Return what all ranks start with. `limit` is the step that they continue from."""
         return first
 
-    def at(self, step: int, *, asked: bool, save: bool) -> Action:
-        return LEAVE if asked else SAVE if save else GO_ON
+    def at(self, step: int, *, stop: bool, save: bool) -> Action:
+        return LEAVE if stop else SAVE if save else GO_ON
 
 
 class FirstRank:
@@ -87,7 +87,7 @@ class FirstRank:
 
     def __init__(self, board: RankStore) -> None:
         self._board = board
-        self._said = Announcement(-1)
+        self._announced = Announcement(-1)
         self._ahead = LEAST_AHEAD
         self._measured = (0, 0.0)
         """Step and time of the last measurement of the pace."""
@@ -98,27 +98,27 @@ class FirstRank:
         self._announce(first._replace(limit=first.limit + self._ahead), first.limit)
         return first
 
-    def at(self, step: int, *, asked: bool, save: bool) -> Action:
+    def at(self, step: int, *, stop: bool, save: bool) -> Action:
         """Return what to do after this step."""
-        if asked:
-            self._announce(self._said._replace(leave=True), step)
-        elif save and self._said.save_at < step:
-            self._announce(self._said._replace(save_at=self._said.limit), step)
-        if not asked and not self._said.leave and self._raise_at() <= step:
+        if stop:
+            self._announce(self._announced._replace(leave=True), step)
+        elif save and self._announced.save_at < step:
+            self._announce(self._announced._replace(save_at=self._announced.limit), step)
+        if not stop and not self._announced.leave and self._raise_at() <= step:
             self._look_at_pace(step)
-            self._announce(self._said._replace(limit=max(step + self._ahead, self._said.limit)), step)
-        said = self._said
-        if said.leave and step >= said.limit:
+            self._announce(self._announced._replace(limit=max(step + self._ahead, self._announced.limit)), step)
+        announced = self._announced
+        if announced.leave and step >= announced.limit:
             return LEAVE
         self.next_step = max(self._raise_at(), step + 1)
-        if said.save_at > step:
-            self.next_step = min(self.next_step, said.save_at)
-        return SAVE if step == said.save_at else GO_ON
+        if announced.save_at > step:
+            self.next_step = min(self.next_step, announced.save_at)
+        return SAVE if step == announced.save_at else GO_ON
 
     def _raise_at(self) -> int:
         """Return the step at which to raise the limit, or to exit."""
-        said = self._said
-        return said.limit if said.leave else said.limit - max(self._ahead // 2, 1)
+        announced = self._announced
+        return announced.limit if announced.leave else announced.limit - max(self._ahead // 2, 1)
 
     def _look_at_pace(self, step: int) -> None:
         (before, before_s), now_s = self._measured, time.monotonic()
@@ -127,14 +127,14 @@ class FirstRank:
             self._ahead = int(min(max(self._board.ahead_seconds * pace, LEAST_AHEAD), MOST_AHEAD))
             self._measured = (step, now_s)
 
-    def _announce(self, said: Announcement, step: int) -> None:
+    def _announce(self, note: Announcement, step: int) -> None:
         """Write a note. If the disk is full, retry at the next step; at the limit, retry until it is written."""
-        while said != self._said:
+        while note != self._announced:
             try:
-                self._board.put(ANNOUNCEMENT, json.dumps(said._asdict()).encode())
-                self._said = said
+                self._board.put(ANNOUNCEMENT, json.dumps(note._asdict()).encode())
+                self._announced = note
             except OSError:
-                if step < self._said.limit:
+                if step < self._announced.limit:
                     return
                 time.sleep(FULL_DISK_SECONDS)
 
@@ -158,7 +158,7 @@ class OtherRank:
             time.sleep(pause)
         return self._read
 
-    def at(self, step: int, *, asked: bool, save: bool) -> Action:
+    def at(self, step: int, *, stop: bool, save: bool) -> Action:
         for pause in pauses(self._board):
             if step < self._read.limit or self._read.leave:
                 break

@@ -30,10 +30,10 @@ from rota.errors import CheckpointError, OptionError
 from rota.train.agreement import Action, Alone, Announcement, FirstRank, OtherRank
 from rota.train.checkpoint import KEEP_CHECKPOINTS, Checkpoints, checkpoints_at
 from rota.train.manifest import CompleteCheckpoint
+from rota.train.progress import ProgressReporter, is_number
 from rota.train.rank_environment import JobEnvironment, check_rank, place_for, read_rank_environment
 from rota.train.rank_store import RankStore, shared_board
 from rota.train.size import SizeFile
-from rota.train.tell import Teller, is_number
 
 SAVED_AND_LEFT = 75
 """Exit code of a job that has saved its state and can be resumed (EX_TEMPFAIL)."""
@@ -122,7 +122,7 @@ class Session:
         """Whether the `with` block is active."""
         self._alone = not framework_saves
         """Whether no other session may be open. A framework that trains twice may leave one open."""
-        self._heeds = where.under_rota and (save is not None or framework_saves)
+        self._handles_sigterm = where.under_rota and (save is not None or framework_saves)
         """Whether SIGTERM requests a save and an exit. A session that can't save is ended by SIGTERM."""
         self._fixed_total = steps
         self._total: float | None = steps
@@ -133,16 +133,16 @@ class Session:
         self._step_work = 1.0
         """Work of one step, in steps of the usual batch size."""
         self._size = SizeFile(where.run_folder if where.world_size == 1 else None)
-        self._asked = False
+        self._stop_requested = False
         self._save_failed = False
         """Whether the last save failed and this was reported to Rota."""
         self._every_seconds = every_seconds
         self._save_s = float("inf")
-        self._teller = Teller(where.run_folder if where.rank == 0 else None)
+        self._reporter = ProgressReporter(where.run_folder if where.rank == 0 else None)
         self._before: Any = None
-        if self._heeds or (save is not None and folder is not None):
+        if self._handles_sigterm or (save is not None and folder is not None):
             check_rank(where)
-        board = shared_board(where) if self._heeds and where.world_size > 1 else None
+        board = shared_board(where) if self._handles_sigterm and where.world_size > 1 else None
         self._checkpoints = self._make_checkpoints(folder, keep, board)
         self._agreement: Alone | FirstRank | OtherRank = Alone()
         if board is not None:
@@ -172,7 +172,7 @@ class Session:
                 field="session",
                 hint="give both states to one session: save and load may write and read several files",
             )
-        if self._heeds:
+        if self._handles_sigterm:
             if threading.current_thread() is not threading.main_thread():
                 raise OptionError(
                     "is not in the main thread, which receives the signals.",
@@ -196,10 +196,10 @@ class Session:
             _open.set(None)
         if kind is None:
             self._total = self._work
-            self._tell(sure=True)
+            self._report(sure=True)
         if kind is None or isinstance(error, YieldExit):
             self._let_end()
-            if self._heeds and isinstance(error, YieldExit):
+            if self._handles_sigterm and isinstance(error, YieldExit):
                 atexit.register(_end_soon)
         else:
             self._restore_signal()
@@ -224,8 +224,8 @@ class Session:
                 checkpoints.release(found)
         self._saved = self._work
         self._plan_save()
-        self._tell(saves=self._heeds, sure=True)
-        self._teller.hurry()  # the first step is reported at once
+        self._report(saves=self._handles_sigterm, sure=True)
+        self._reporter.hurry()  # the first step is reported at once
 
     def _resume(self, found: CompleteCheckpoint) -> None:
         facts = found.facts
@@ -237,7 +237,7 @@ class Session:
             self._load(found.rank_folder(self.environment.rank))
 
     def _request_stop(self, number: int, frame: FrameType | None) -> None:
-        self._asked = True
+        self._stop_requested = True
 
     def _let_end(self) -> None:
         """Ignore SIGTERM when everything is finished or saved. The script then only has to exit, and a signal that killed it
@@ -257,7 +257,7 @@ class Session:
     @property
     def stop_requested(self) -> bool:
         """Whether Rota has requested the GPUs back. The loop will end after one of the next steps."""
-        return self._asked
+        return self._stop_requested
 
     # The loop.
 
@@ -288,8 +288,8 @@ class Session:
             return  # this pass is finished
         self._calls += 1
         self._total = total or self._fixed_total or self._count_total(batches)
-        if self._asked and isinstance(self._agreement, Alone):
-            self._do(self._agreement.at(self.step, asked=True, save=False))
+        if self._stop_requested and isinstance(self._agreement, Alone):
+            self._do(self._agreement.at(self.step, stop=True, save=False))
         drawn: Iterator[Batch] | None = self._draw(batches)
         try:
             while drawn is not None:
@@ -380,13 +380,13 @@ class Session:
         self.step += 1
         self._work += self._step_work
         now = time.monotonic()
-        if now >= self._teller.next_s:
-            self._tell()
+        if now >= self._reporter.next_s:
+            self._report()
             self._look_at_size()
         save = now >= self._save_s
-        if not save and self.step < self._agreement.next_step and not self._asked:
+        if not save and self.step < self._agreement.next_step and not self._stop_requested:
             return Action()
-        return self._agreement.at(self.step, asked=self._asked, save=save)
+        return self._agreement.at(self.step, stop=self._stop_requested, save=save)
 
     def _check_entered(self) -> None:
         if not self._entered:
@@ -420,13 +420,13 @@ class Session:
         try:
             self._checkpoints.write(self.step, self._facts(), self._save)
         except CheckpointError as error:
-            self._tell(saving_problem=error.message, sure=True)
+            self._report(saving_problem=error.message, sure=True)
             if action.leave:
                 raise
             warnings.warn(CheckpointWarning(f"{error.message} Training continues."), stacklevel=2)
             self._save_failed = True
         except Exception as error:
-            self._tell(saving_problem=f"save raised {type(error).__name__}: {error}", sure=True)
+            self._report(saving_problem=f"save raised {type(error).__name__}: {error}", sure=True)
             raise
         else:
             self.saved()
@@ -438,18 +438,18 @@ class Session:
         """Record that everything up to here is saved, for frameworks that save by themselves."""
         self._saved = self._work
         self._plan_save()
-        self._tell(saving_problem="" if self._save_failed else None, sure=True)
+        self._report(saving_problem="" if self._save_failed else None, sure=True)
         self._save_failed = False
 
     def _plan_save(self) -> None:
-        if self._every_seconds is not None and (self._checkpoints is not None or self._heeds):
+        if self._every_seconds is not None and (self._checkpoints is not None or self._handles_sigterm):
             self._save_s = time.monotonic() + self._every_seconds
 
     def _facts(self) -> Mapping[str, Any]:
         return {"epoch": self.epoch, "offset": self._offset, "work": self._work}
 
-    def _tell(self, *, saves: bool | None = None, saving_problem: str | None = None, sure: bool = False) -> None:
-        self._teller.send(
+    def _report(self, *, saves: bool | None = None, saving_problem: str | None = None, sure: bool = False) -> None:
+        self._reporter.send(
             self._work,
             total=self._total,
             saved=self._saved,

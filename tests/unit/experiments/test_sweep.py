@@ -278,6 +278,15 @@ def test_a_folder_of_an_earlier_version_keeps_its_grid(tmp_path: Path) -> None:
 
 
 @pytest.mark.slow
+def test_cells_of_another_version_are_run_again_and_the_result_says_so(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    small = grid(vary={}, seeds=1)
+    assert not sweep(small, tmp_path, workers=1).outdated and not sweep(small, tmp_path, workers=1).outdated
+    monkeypatch.setattr("rota.experiments.cell.sources", lambda: "another version")
+    again = sweep(small, tmp_path, workers=1)
+    assert again.outdated and again.reused == 0 and again.others == () and len(again.rows) == 2
+
+
+@pytest.mark.slow
 def test_a_failed_cell_is_told_once(tmp_path: Path) -> None:
     wide = JOBS.replace("largest=4", "largest=8")
     words = ["fifo", "srsf", "--trace", wide, "--cluster", "4xV100", "--cluster", "8xV100", "--out", str(tmp_path / "out")]

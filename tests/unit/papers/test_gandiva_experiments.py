@@ -10,10 +10,9 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from rota.beliefs.rates import Rates
-from rota.papers import gandiva_experiments
-from rota.papers.experiment import CellResult, PaperCell, ReproduceRequest
+from rota.papers import gandiva_experiments, gandiva_findings
+from rota.papers.experiment import CellResult, PaperCell, ReproduceRequest, conclude
 from rota.papers.gandiva_experiments import FIFO, GANDIVA, LOAD, MOVES, STAYS, TIRESIAS, TURNS, WAITS, WAITS_MOVES
-from rota.papers.gandiva_findings import conclude
 from rota.papers.gandiva_rates import UTILISATION, disturbed, made_up_rates, measured_rates, share, write_rates
 from rota.papers.reproduce import PAPERS, reproduce
 from rota.profiles.measured_rates import read_measured
@@ -89,7 +88,7 @@ def test_the_grids_are_complete_and_apart(tmp_path: Path) -> None:
 
 
 def test_what_is_concluded(tmp_path: Path) -> None:
-    claims, sections = conclude([made(cell) for cell in grid(tmp_path)])
+    claims, sections = conclude(gandiva_findings.EXPERIMENTS, [made(cell) for cell in grid(tmp_path)])
     by_name = {each.name: each for each in claims}
     packing = by_name["Throughput from packing, load 1.2"]
     assert packing.measured == pytest.approx(25) and packing.holds and packing.unit == "%"
@@ -136,7 +135,7 @@ def test_what_is_concluded(tmp_path: Path) -> None:
 
 def test_what_failed_is_said_and_not_judged(tmp_path: Path) -> None:
     broken = [CellResult(cell, {}, "it broke") for cell in grid(tmp_path)]
-    claims, sections = conclude(broken)
+    claims, sections = conclude(gandiva_findings.EXPERIMENTS, broken)
     assert all(each.holds is None and each.measured is None and each.note for each in claims)
     assert all(not section.plots and not section.rows for section in sections)
     assert all(section.problems for section in sections if section.key not in ("feedback", "search"))
@@ -145,7 +144,7 @@ def test_what_failed_is_said_and_not_judged(tmp_path: Path) -> None:
 def test_a_seed_that_one_failed_at_counts_for_no_comparison(tmp_path: Path) -> None:
     results = [made(cell) for cell in grid(tmp_path)]
     broken = [replace(o, figures={}, error="it broke") if (o.cell.label, o.cell.group) == (FIFO, "1") else o for o in results]
-    claims, _ = conclude(broken)
+    claims, _ = conclude(gandiva_findings.EXPERIMENTS, broken)
     feedback = next(each for each in claims if each.name.startswith("Mean time"))
     assert feedback.measured == pytest.approx(6)
 

@@ -14,9 +14,9 @@ from rota.compose.study import Study
 from rota.errors import InputError
 from rota.experiments.store import CellStore
 from rota.papers import gavel_experiments
-from rota.papers.experiment import CellResult, PaperCell, ReproduceRequest, run_experiments
+from rota.papers.experiment import CellResult, PaperCell, ReproduceRequest, conclude, run_experiments
 from rota.papers.figures import tenant_shares
-from rota.papers.gavel_findings import conclude
+from rota.papers.gavel_findings import EXPERIMENTS
 from rota.papers.reproduce import PAPERS, reproduce
 from rota.profiles.catalogue import Catalogue
 from rota.traces.gavel_jobs import gavel_jobs
@@ -74,7 +74,9 @@ def test_the_grids_are_complete_and_apart(tmp_path: Path) -> None:
 
 
 def test_what_is_concluded() -> None:
-    claims, sections = conclude([made(cell) for cell in gavel_experiments.grid(replace(TINY, single=(1, 2, 4)), None)])
+    claims, sections = conclude(
+        EXPERIMENTS, [made(cell) for cell in gavel_experiments.grid(replace(TINY, single=(1, 2, 4)), None)]
+    )
     by_name = {each.name: each for each in claims}
     assert by_name["Mean JCT, single-GPU jobs"].measured == pytest.approx(3.0)
     assert by_name["Mean JCT, single-GPU jobs"].paper == 3.5 and by_name["Mean JCT, single-GPU jobs"].holds
@@ -89,7 +91,7 @@ def test_what_is_concluded() -> None:
 
 def test_what_failed_is_said_and_not_judged() -> None:
     broken: Sequence[CellResult] = [CellResult(cell, {}, "it broke") for cell in gavel_experiments.grid(TINY, None)]
-    claims, sections = conclude(broken)
+    claims, sections = conclude(EXPERIMENTS, broken)
     assert all(each.holds is None and each.measured is None and each.note for each in claims)
     assert all(section.problems and not section.plots for section in sections)
 

@@ -7,7 +7,7 @@ from typing import Any
 import pytest
 
 from rota.papers import ones_experiments, ones_findings
-from rota.papers.experiment import CellResult, PaperCell
+from rota.papers.experiment import CellResult, PaperCell, conclude
 from rota.papers.intervals import Interval
 from rota.papers.ones_experiments import (
     COMPARED,
@@ -70,7 +70,7 @@ def test_claims_are_reductions_of_each_seed() -> None:
     results = made_up(
         ones={"0": 50.0, "1": 60.0}, tiresias={"0": 100.0, "1": 100.0}, optimus={"0": 60.0, "1": 75.0}, published={"0": 110.0}
     )
-    claims, sections = ones_findings.conclude(results)
+    claims, sections = conclude(ones_findings.EXPERIMENTS, results)
     by_name = {each.name: each for each in claims}
     tiresias, optimus = by_name[f"Mean JCT of {ONES} below {TIRESIAS}"], by_name[f"Mean JCT of {ONES} below {OPTIMUS}"]
     assert tiresias.measured == pytest.approx(45.0) and tiresias.holds is True and "2 seeds" in tiresias.note
@@ -82,7 +82,7 @@ def test_claims_are_reductions_of_each_seed() -> None:
 
 def test_what_did_not_end_is_said() -> None:
     cell = next(cell for cell in grid(TINY, "") if cell.experiment == "main" and cell.label == ONES)
-    claims, sections = ones_findings.conclude([CellResult(cell, {}, "it broke")])
+    claims, sections = conclude(ones_findings.EXPERIMENTS, [CellResult(cell, {}, "it broke")])
     assert claims[0].measured is None and claims[0].holds is None
     assert any("it broke" in problem for problem in sections[0].problems)
 

@@ -10,8 +10,8 @@ import pytest
 
 from rota.model.cluster import Cluster
 from rota.papers import pal_experiments
-from rota.papers.experiment import CellResult, PaperCell, ReproduceRequest
-from rota.papers.pal_findings import conclude, gain, ratios
+from rota.papers.experiment import CellResult, PaperCell, ReproduceRequest, conclude
+from rota.papers.pal_findings import EXPERIMENTS, gain, ratios
 from rota.papers.pal_scores import write_runs
 from rota.papers.reproduce import PAPERS, reproduce
 from rota.profiles.variability_files import read_variability
@@ -88,7 +88,7 @@ def test_made_up_runs_have_odd_ones_and_no_slow_gpu(tmp_path: Path) -> None:
 
 def test_what_is_concluded() -> None:
     results = [made(cell) for cell in pal_experiments.grid(TINY, WORKLOADS, {pal_experiments.SIM: "here", "Frontera": "there"})]
-    claims, sections = conclude(results)
+    claims, sections = conclude(EXPERIMENTS, results)
     by_name = {each.name: each for each in claims}
     assert by_name["Mean JCT, PAL"].measured == pytest.approx(50) and by_name["Mean JCT, PAL"].holds
     assert by_name["Mean JCT, PM-First"].measured == pytest.approx(25) and by_name["Mean JCT, PM-First"].holds is False
@@ -121,7 +121,7 @@ def test_gains_are_over_what_both_have() -> None:
 
 def test_what_failed_is_said_and_not_judged() -> None:
     broken = [CellResult(cell, {}, "it broke") for cell in pal_experiments.grid(TINY, WORKLOADS, {pal_experiments.SIM: "here"})]
-    claims, sections = conclude(broken)
+    claims, sections = conclude(EXPERIMENTS, broken)
     assert all(each.holds is None and each.measured is None and each.note for each in claims)
     assert all(not section.plots for section in sections)
     assert all(section.problems for section in sections if section.key != "utilisation")

@@ -8,10 +8,10 @@ from typing import Any
 import pytest
 
 from rota.papers import tiresias_experiments
-from rota.papers.experiment import CellResult, PaperCell, ReproduceRequest
+from rota.papers.experiment import CellResult, PaperCell, ReproduceRequest, conclude
 from rota.papers.reproduce import PAPERS, reproduce
 from rota.papers.tiresias_experiments import CONTENDERS, GANDIVA, SKEWED, SRTF, TIRESIAS_L, YARN
-from rota.papers.tiresias_findings import by_seed, conclude
+from rota.papers.tiresias_findings import EXPERIMENTS, by_seed
 
 TINY = tiresias_experiments.TiresiasScale(seeds=1, jobs=12)
 
@@ -48,7 +48,7 @@ def test_the_grids_are_complete_and_apart(tmp_path: Path) -> None:
 
 
 def test_what_is_concluded() -> None:
-    claims, sections = conclude([made(cell) for cell in tiresias_experiments.grid(replace(TINY, seeds=2))])
+    claims, sections = conclude(EXPERIMENTS, [made(cell) for cell in tiresias_experiments.grid(replace(TINY, seeds=2))])
     by_name = {each.name: each for each in claims}
     found = by_name["Mean JCT, Tiresias against YARN-CS"]
     assert found.measured == pytest.approx(9.0) and found.holds and "from 6x to 12x" in found.note
@@ -67,12 +67,12 @@ def test_a_seed_that_somebody_failed_at_counts_for_nobody() -> None:
     broken = [replace(o, figures={}, error="it broke") if (o.cell.label, o.cell.x) == (SRTF, 1) else o for o in results]
     found = by_seed(broken, "free")
     assert found[YARN] == [600.0] and found[TIRESIAS_L] == [100.0]
-    assert conclude(broken)[1][1].problems == [f"{SRTF}, seed 1: it broke"]
+    assert conclude(EXPERIMENTS, broken)[1][1].problems == [f"{SRTF}, seed 1: it broke"]
 
 
 def test_what_failed_is_said_and_not_judged() -> None:
     broken = [CellResult(cell, {}, "it broke") for cell in tiresias_experiments.grid(TINY)]
-    claims, sections = conclude(broken)
+    claims, sections = conclude(EXPERIMENTS, broken)
     assert all(each.holds is None and each.measured is None and each.note for each in claims)
     assert all(not section.plots and not section.rows for section in sections)
     assert all(section.problems for section in sections if section.key != "queueing")

@@ -37,7 +37,7 @@ class Ranks:
         for each in self.ranks:
             each.begin(Announcement(start, start="here", written=3))
 
-    def run(self, rank: int, *, asked: bool, save: bool, coupled: bool) -> bool:
+    def run(self, rank: int, *, stop: bool, save: bool, coupled: bool) -> bool:
         """One step of one rank. False: it could not. `coupled`: a step needs that all others have begun it."""
         if self.left[rank] is not None:
             return False
@@ -49,8 +49,8 @@ class Ranks:
         step = self.steps[rank]
         try:
             action = GO_ON  # a session does not even ask before `next_step`
-            if step >= self.ranks[rank].next_step or ((asked or save) and rank == 0):
-                action = self.ranks[rank].at(step, asked=asked and rank == 0, save=save and rank == 0)
+            if step >= self.ranks[rank].next_step or ((stop or save) and rank == 0):
+                action = self.ranks[rank].at(step, stop=stop and rank == 0, save=save and rank == 0)
         except MustWait:
             return False
         if action.save:
@@ -96,7 +96,7 @@ def test_ranks_do_the_same_at_the_same_step(
     while not all(each is not None for each in ranks.left):
         rank = data.draw(st.integers(0, count - 1)) if stuck < 3 * count else stuck % count
         first = ranks.steps[0]
-        done = ranks.may_run(rank) and ranks.run(rank, asked=first >= asked_at, save=first in save_at, coupled=coupled)
+        done = ranks.may_run(rank) and ranks.run(rank, stop=first >= asked_at, save=first in save_at, coupled=coupled)
         stuck = 0 if done else stuck + 1
         assert stuck < 20 * count, f"nobody can go on: {ranks.steps} {ranks.left} {ranks.saves}"
     assert len(set(ranks.left)) == 1, ranks.left
@@ -124,12 +124,12 @@ def test_a_full_disk_stops_nobody_before_the_limit(tmp_path: Path, monkeypatch: 
 
     with monkeypatch.context() as patch:
         patch.setattr(board, "put", full)
-        assert first.at(1, asked=True, save=False) == GO_ON and first.next_step == 2
+        assert first.at(1, stop=True, save=False) == GO_ON and first.next_step == 2
         with pytest.raises(MustWait):
-            first.at(2, asked=True, save=False)  # the others have to hear of it
+            first.at(2, stop=True, save=False)  # the others have to hear of it
         with pytest.raises(MustWait):
-            other.at(2, asked=False, save=False)
-    assert (first.at(2, asked=True, save=False), other.at(2, asked=False, save=False)) == (LEAVE, LEAVE)
+            other.at(2, stop=False, save=False)
+    assert (first.at(2, stop=True, save=False), other.at(2, stop=False, save=False)) == (LEAVE, LEAVE)
 
 
 @pytest.mark.usefixtures("nobody_sleeps")
@@ -145,9 +145,7 @@ def test_all_begin_with_what_the_first_found(tmp_path: Path) -> None:
 
 def test_a_process_alone_does_at_once_what_it_is_asked() -> None:
     alone = Alone()
-    answers = [
-        alone.at(5, asked=asked, save=save) for asked, save in ((False, False), (False, True), (True, False), (True, True))
-    ]
+    answers = [alone.at(5, stop=asked, save=save) for asked, save in ((False, False), (False, True), (True, False), (True, True))]
     assert answers == [GO_ON, SAVE, LEAVE, LEAVE]
     assert Action(save=True, leave=True) == LEAVE
 

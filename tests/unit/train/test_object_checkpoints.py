@@ -366,6 +366,16 @@ def test_if_one_rank_cannot_save_none_has_saved(memory: str, board: RankStore) -
     assert [name for name in names(memory) if name.startswith("step")] == []
 
 
+def test_if_save_raises_on_one_rank_the_others_do_not_wait(memory: str, board: RankStore) -> None:
+    def save(part: Path, rank: int) -> None:
+        if rank == 1:
+            raise ValueError("no such tensor")
+
+    found = in_ranks(memory, board, 3, save)
+    assert all(isinstance(each, CheckpointError) for each in found), found
+    assert all("rank 1: save raised ValueError: no such tensor" in each.message for each in found)  # type: ignore[attr-defined]
+
+
 # Sessions.
 
 

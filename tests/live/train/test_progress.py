@@ -11,7 +11,7 @@ from rota.agent import datagrams
 from rota.agent.attempt_handle import PACKAGES
 from rota.agent.disk import REPORT_SOCKET
 from rota.errors import OptionError
-from rota.train.tell import numbers, report
+from rota.train.progress import numbers, report
 from tests.live.agent.bench import Bench
 from tests.live.agent.conftest import bench
 from tests.waiting import until

@@ -22,11 +22,11 @@ from rota.train.rank_environment import read_rank_environment
 
 SURE_SECONDS = 1.0
 LONGEST_PROBLEM = 1000
-TELL_EVERY_SECONDS = 0.5
+REPORT_EVERY_SECONDS = 0.5
 """Shortest interval between reports, in seconds; the first and the last are sent at once."""
 
 
-class Teller:
+class ProgressReporter:
     """Sends the reports of one job. Without a folder it sends nothing: then the script runs outside Rota."""
 
     def __init__(self, folder: Path | None) -> None:
@@ -60,7 +60,7 @@ class Teller:
         report |= {"metrics": numbers(metrics)} if metrics else {}
         report |= {} if saves is None else {"saves": saves}
         report |= {} if saving_problem is None else {"saving_problem": saving_problem[:LONGEST_PROBLEM]}
-        self.next_s = time.monotonic() + TELL_EVERY_SECONDS
+        self.next_s = time.monotonic() + REPORT_EVERY_SECONDS
         sure = sure and (self.folder / REPORT_SOCKET).exists()
         text, deadline = json.dumps(report).encode(), time.monotonic() + SURE_SECONDS
         while not (sent := datagrams.send(self.folder, REPORT_SOCKET, text)) and sure and time.monotonic() < deadline:
@@ -93,7 +93,7 @@ def is_number(value: object) -> bool:
     return hasattr(value, "__float__") or hasattr(value, "__index__")
 
 
-_teller: Teller | None = None
+_reporter: ProgressReporter | None = None
 
 
 def report(step: float, total: float | None = None, *, saved: float | None = None, **metrics: Any) -> None:
@@ -101,13 +101,13 @@ def report(step: float, total: float | None = None, *, saved: float | None = Non
 
     It can be called at every step: it sends at most two reports per second. Outside Rota it does nothing.
     """
-    global _teller
+    global _reporter
     for name, value in (("step", step), ("total", total), ("saved", saved)):
         if not is_number(value) and (name == "step" or value is not None):
             raise OptionError("is not a number of steps.", field=name, value=value, hint="train.report(step, total)")
     step, total, saved = _plain(step), _plain(total), _plain(saved)
-    if _teller is None:
+    if _reporter is None:
         where = read_rank_environment()
-        _teller = Teller(where.run_folder if where.rank == 0 else None)
-    if time.monotonic() >= _teller.next_s or (_teller.folder is not None and (saved is not None or step == total)):
-        _teller.send(step, total=total, saved=saved, metrics=metrics, sure=step == total)  # none follows the last
+        _reporter = ProgressReporter(where.run_folder if where.rank == 0 else None)
+    if time.monotonic() >= _reporter.next_s or (_reporter.folder is not None and (saved is not None or step == total)):
+        _reporter.send(step, total=total, saved=saved, metrics=metrics, sure=step == total)  # none follows the last
