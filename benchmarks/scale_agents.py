@@ -88,7 +88,7 @@ class Held:
             started_s=self.started_s,
             ended_s=self.ended_s,
             asked=self.asked,
-            problem="",
+            problem=None,
             launch_sequence=order.sequence,
             start_sequence=order.sequence,
             began_s=self.began_s,

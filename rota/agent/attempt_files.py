@@ -2,7 +2,7 @@
 
 The records are named tuples and not data classes, because the module for those takes longer to load than the rest of a
 supervisor. A missing field takes its default and an unknown one is ignored, so a supervisor and a daemon of different versions
-can read each other's files.
+can read each other's files. Earlier versions wrote an empty text for none.
 """
 
 import json
@@ -49,16 +49,16 @@ class LaunchOrder(NamedTuple):
     written_boot_s: float = 0.0
     """Time of writing, on the clock that counts from boot. The lease starts here, however late the supervisor is."""
     signal: str = "SIGTERM"
-    progress: str = ""
-    """Pattern for the output, with one or two groups: step, total."""
+    progress: str | None = None
+    """Pattern for the output, with one or two groups: step, total; None if steps are not read."""
     steps_total: float | None = None
     log_bytes: int = LIMIT_BYTES
     """Maximum size of the log on disk."""
     clock_origin_s: float | None = None
     """The daemon's clock when the machine was booted; None if instants are those of the wall clock."""
-    park_way: str = ""
-    """Park method (`rota/park/park_method.py`) that the node chose at the start; empty if it was chosen before."""
-    park_why: str = ""
+    park_way: str | None = None
+    """Park method (`rota/park/park_method.py`) that the node chose at the start; None if it did not."""
+    park_why: str | None = None
     """Reason for the park method."""
     may_park: bool | None = None
     """Whether the job may be parked, if the node is to choose the park method; None if the job keeps its GPUs until it ends."""
@@ -96,7 +96,8 @@ class AttemptStatus(NamedTuple):
     asked: str | None = None
     """Reason for which it was asked to stop: suspend, kill or lease."""
     ended_s: float | None = None
-    problem: str = ""
+    problem: str | None = None
+    """What went wrong; None if nothing did."""
     boot_id: str = ""
     written_boot_s: float = 0.0
     """Time of writing, on the clock that counts from boot. The session was the attempt's own at that time."""
@@ -116,16 +117,16 @@ class AttemptStatus(NamedTuple):
     """Total time spent parked, in seconds, not counting the current park."""
     parked_gib: float = 0.0
     """GPU memory that the last park moved to the host, in GiB."""
-    parking_problem: str = ""
-    """Why the last attempt to park it failed."""
+    parking_problem: str | None = None
+    """Why the last attempt to park it failed; None if it did not."""
     lease_s: float | None = None
     """End of the lease, on the clock that counts from boot; None in a file of an old version."""
     pace: Pace = Pace()
     """Where its pace is measured from."""
     saves: bool | None = None
     """Whether its session saves its state when it is asked to stop; None if no session has reported."""
-    saving_problem: str = ""
-    """Why its last save failed; empty if it succeeded."""
+    saving_problem: str | None = None
+    """Why its last save failed; None if it succeeded."""
     safe_seconds: float = 0.0
     """Working time that the last save has made safe, in seconds."""
     launch_sequence: int = 0
@@ -134,16 +135,16 @@ class AttemptStatus(NamedTuple):
     """Placement for people, as in its order."""
     from_step: float = 0.0
     """Step from which it started."""
-    park_way: str = ""
+    park_way: str | None = None
     """Park method, as in its order."""
-    park_why: str = ""
+    park_why: str | None = None
     """Reason for the park method, as in its order."""
     keeps_memory: bool = False
     """Whether the host memory that it takes when it is parked stays its own until it ends."""
     rank: int = 0
     """Position of its machine in the job's gang, from 0."""
-    steps_problem: str = ""
-    """Why some reported steps do not count; set by the scheduler, and empty if all count."""
+    steps_problem: str | None = None
+    """Why some reported steps do not count; set by the scheduler, and None if all count."""
 
     @property
     def reports_steps(self) -> bool:
@@ -195,6 +196,12 @@ def _read(path: Path) -> dict[str, Any]:
     return value
 
 
+def _known_fields(kind: type[LaunchOrder | AttemptStatus], plain: Mapping[str, Any]) -> dict[str, Any]:
+    """Return the fields that this version knows, without empty texts that stand for none."""
+    none = {name for name, default in kind._field_defaults.items() if default is None and plain.get(name) == ""}
+    return {name: plain[name] for name in kind._fields if name in plain and name not in none}
+
+
 def read_order(folder: Path) -> LaunchOrder | None:
     """Return the order in a folder; None if it is missing or cannot be read."""
     return order_of(_read(folder / LAUNCH))
@@ -203,7 +210,7 @@ def read_order(folder: Path) -> LaunchOrder | None:
 def order_of(plain: Mapping[str, Any]) -> LaunchOrder | None:
     """Return the order with these fields, of which a later version may have more; None if one is missing."""
     try:
-        return LaunchOrder(**{name: plain[name] for name in LaunchOrder._fields if name in plain})
+        return LaunchOrder(**_known_fields(LaunchOrder, plain))
     except TypeError:
         return None
 
@@ -220,7 +227,7 @@ def read_status(folder: Path, order: LaunchOrder | None = None) -> AttemptStatus
 def status_of(plain: Mapping[str, Any], order: LaunchOrder | None = None) -> AttemptStatus | None:
     """Return the status with these fields, of which a later version may have more; None if one is missing. Supervisors of
     earlier versions leave out what their order states."""
-    known = {name: plain[name] for name in AttemptStatus._fields if name in plain}
+    known = _known_fields(AttemptStatus, plain)
     if not {"job", "attempt", "sequence", "state"} <= known.keys():
         return None
     if order is not None:

@@ -68,7 +68,9 @@ def start_text(gpus_text: str, attempt: int, from_step: float) -> str:
     return f"{verb} on {gpus_text} (attempt {attempt}, from step {from_step:,.0f})"
 
 
-def end_of(status: AttemptStatus, code: int, left: str, *, signalled: bool, resizing: bool, stood_still: bool) -> tuple[str, str]:
+def end_of(
+    status: AttemptStatus, code: int, left: str, *, signalled: bool, resizing: bool, stood_still: bool
+) -> tuple[str, str | None]:
     """Return the outcome of an attempt that ended with this exit code, and the problem in words. `left`: processes that could not
     be ended; `resizing`: whether it was to be started again; `stood_still`: whether its supervisor stood still."""
     outcome = outcome_of(code, status.asked, signalled=signalled, done=is_done(status))

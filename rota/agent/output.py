@@ -30,7 +30,7 @@ class Output:
 
     def __init__(self, order: LaunchOrder, signs: ProcessIdentity) -> None:
         self.log = LogWriter(Path(order.log), order.log_bytes, signs)
-        self.progress = Progress(order.progress) if order.progress not in ("", SESSION) else None
+        self.progress = Progress(order.progress) if order.progress is not None and order.progress != SESSION else None
         self.came_s = 0.0
         """When output last came, in Unix time."""
         self.grows = True

@@ -24,7 +24,7 @@ def with_report(status: AttemptStatus, message: dict[str, Any]) -> AttemptStatus
     if isinstance(message.get("saves"), bool):
         status = status._replace(saves=message["saves"])
     if isinstance(message.get("saving_problem"), str):
-        status = status._replace(saving_problem=plain_text(message["saving_problem"]))
+        status = status._replace(saving_problem=plain_text(message["saving_problem"]) or None)
     return status
 
 

@@ -142,7 +142,7 @@ class Supervisor:
     def run(self) -> None:
         self.job_lock = job_lock = lock_soon(HERE / ".." / JOB_LOCK)
         if job_lock is None:
-            return self._end(LOST, None, f"a process of an earlier attempt of job {self.order.job} still lives")
+            return self._end(LOST, None, f"a process of an earlier attempt of job {self.order.job} is still running")
         decision = rules.receive(self.known, launch_command(self.order), now_s=boot_s(), boot=self.boot)
         if decision.refusal:
             return self._end(LOST, None, decision.refusal)
@@ -162,7 +162,7 @@ class Supervisor:
         try:
             self._start(output, job_lock)
             problem = output.progress.problem if output.progress else ""
-            self.status = self.status._replace(started_s=self._now_s(), problem=problem)
+            self.status = self.status._replace(started_s=self._now_s(), problem=problem or None)
             self._begin_if_silent()
             self._tell()
             while not self._over() or self._start_anew(output, job_lock):
@@ -427,7 +427,7 @@ class Supervisor:
             self.then = None
             self._parked()
         elif then == PARK and phase == AWAKE:  # it can't be parked
-            self.status = self.status._replace(parking_problem=self.parking.problem)
+            self.status = self.status._replace(parking_problem=self.parking.problem or None)
             if self._stays():
                 return self._keep_running()
             self.kill_at_s = boot_s() + self.grace_seconds[SUSPEND]
@@ -460,7 +460,7 @@ class Supervisor:
         self.known = self.known._replace(held=rules.parked(self.known.held))
         self.output.log.note(parked_text(self.status.steps_done, self.parking.gib))
         self.status = self.status._replace(
-            state=PARKED, asked=None, parked_s=self._now_s(), parked_gib=self.parking.gib, parking_problem=""
+            state=PARKED, asked=None, parked_s=self._now_s(), parked_gib=self.parking.gib, parking_problem=None
         )
         self._tell()
 
@@ -486,8 +486,8 @@ class Supervisor:
             return
         if self.output.look(final=final):
             self._take(progress.step, progress.total, None, self.output.came_s)
-        if progress.problem != self.status.problem:
-            self.status = self.status._replace(problem=progress.problem)
+        if (progress.problem or None) != self.status.problem:
+            self.status = self.status._replace(problem=progress.problem or None)
             self._begin_if_silent()
             self.untold = True
 
@@ -553,7 +553,7 @@ class Supervisor:
             if not self._listen_to_job():
                 break
 
-    def _end(self, outcome: str, exit_code: int | None, problem: str) -> None:
+    def _end(self, outcome: str, exit_code: int | None, problem: str | None) -> None:
         if self.job_lock is not None:
             # The next attempt may start as soon as this end is reported. A process that is left keeps it out with its own copy.
             os.close(self.job_lock)

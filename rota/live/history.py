@@ -207,7 +207,7 @@ class JobHistory:
         if part is not None:
             record.exit_code = part.exit_code
             record.metrics = dict(part.metrics) or record.metrics
-            record.parking_problem = part.parking_problem or None
+            record.parking_problem = part.parking_problem
             record.steps_problem = part.steps_problem or record.steps_problem
             record.steps_total = part.steps_total if part.steps_total is not None else record.steps_total
             if record.submitted.spec.progress or part.reports_steps:
@@ -315,7 +315,7 @@ class JobHistory:
             lost_seconds=record.lost_seconds,
             setbacks=setback.times if setback is not None else 0,
             retry_at=iso(setback.until_s) if setback is not None and setback.until_s > now_s else None,
-            problem=record.problem or (part.saving_problem if part is not None else None) or None,
+            problem=record.problem or (part.saving_problem if part is not None else None),
             exit_code=record.exit_code,
             last_change=record.last_change,
             command=record.submitted.command,
@@ -377,8 +377,8 @@ def _quiet_seconds(part: AttemptStatus | None, now_s: float) -> float:
 def _parking(record: JobRecord, part: AttemptStatus) -> str:
     """Return the park method that the node chose. If the job was seen to exit without saving, that stands."""
     if _UNSAVED in record.parking:
-        return _unsaved(part.park_way)
-    way, why = part.park_way, part.park_why
+        return _unsaved(part.park_way or "")
+    way, why = part.park_way or "", part.park_why or ""
     spec = record.submitted.spec
     stays = spec.checkpoint.saves is False and not spec.preemptible
     return ": ".join(park_or_stay(way, why) if stays else (way, why))

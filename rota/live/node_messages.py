@@ -84,7 +84,7 @@ class LaunchOrders:
             lease_seconds=command.lease_s,
             grace_seconds=grace_seconds,
             lease_grace_seconds=min(grace_seconds, self._lease_grace),
-            progress=(spec.progress or "") if place.rank == 0 else "",
+            progress=spec.progress if place.rank == 0 else None,
             steps_total=spec.steps,
             stays=not (spec.checkpoint.saves or spec.preemptible),
             log_bytes=self._log_bytes,

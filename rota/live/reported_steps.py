@@ -23,7 +23,7 @@ def within_requested(status: AttemptStatus, submitted: Callable[[int], Submissio
         steps_done=min(status.steps_done, most),
         steps_saved=min(status.steps_saved, most),
         steps_total=total,
-        steps_problem=f"it reported {_count(reported)} steps; {limit}, and no more count" if reported > most else "",
+        steps_problem=f"it reported {_count(reported)} steps; {limit}, and no more count" if reported > most else None,
     )
 
 

@@ -71,7 +71,7 @@ def test_a_script_that_knows_nothing_of_it_sleeps_and_goes_on_in_the_same_proces
     start(bench, COUNTS)
     for sequence in (2, 4, 6):
         parked = park(bench, sequence)
-        assert (parked.sequence, parked.asked, parked.parking_problem) == (sequence, None, "")
+        assert (parked.sequence, parked.asked, parked.parking_problem) == (sequence, None, None)
         said = steps(bench)
         assert parked.steps_done == said, "its steps are those it had"
         until(lambda: "S" in Path(f"/proc/{bench.part().started_s and pid(bench)}/stat").read_text(), "it sleeps")

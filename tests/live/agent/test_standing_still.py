@@ -166,7 +166,7 @@ def test_another_process_writes_the_log_when_the_first_was_killed(bench: Bench) 
     os.kill(bench.log_writer(), signal.SIGKILL)
     (bench.home / "gate").write_text("go\n")
     part = bench.wait()
-    assert (part.outcome, part.exit_code, part.problem) == ("finished", 0, "")
+    assert (part.outcome, part.exit_code, part.problem) == ("finished", 0, None)
     assert bench.said().endswith("99999\n100000\n--- rota: finished ---\n")
     assert not bench.processes("rota.agent.log_writer")
 
@@ -252,7 +252,7 @@ def test_a_supervisor_that_is_stopped_for_less_than_its_lease_goes_on(bench: Ben
     bench.datagram(b'{"op": "report", "steps_done": 7}')
     until(lambda: bench.part().steps_done == 7.0)
     bench.machine.suspend(1, 1, 2)
-    assert (bench.wait().exit_code, bench.part().problem) == (75, "")
+    assert (bench.wait().exit_code, bench.part().problem) == (75, None)
 
 
 def test_the_agent_leaves_a_supervisor_alone_that_runs(bench: Bench, monkeypatch: pytest.MonkeyPatch) -> None:

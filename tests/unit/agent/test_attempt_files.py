@@ -5,7 +5,7 @@ from pathlib import Path
 
 import pytest
 
-from rota.agent.attempt_files import AttemptStatus, LaunchOrder, read_status, starting, status_of, write_status
+from rota.agent.attempt_files import AttemptStatus, LaunchOrder, order_of, read_status, starting, status_of, write_status
 from rota.agent.command_datagrams import encode_command, read_command
 from rota.agent.constants import KILL, RENEW, RESIZE, RESUME, SUSPEND
 from rota.agent.disk import STATUS
@@ -43,14 +43,21 @@ LATER_FIELDS = ("launch_sequence", "gpus_text", "from_step", "park_way", "park_w
 def test_what_such_a_supervisor_leaves_out_is_in_its_order(tmp_path: Path) -> None:
     written = starting(3, 2, ORDER)._replace(state="running", pid=17, steps_done=55.0, start_sequence=0)
     plain = {name: value for name, value in written._asdict().items() if name not in LATER_FIELDS}
+    plain |= {"problem": "", "saving_problem": "", "parking_problem": "it was busy"}
     (tmp_path / STATUS).write_text(json.dumps(plain))
     found = read_status(tmp_path, ORDER)
     assert found is not None
     assert (found.gpus_text, found.from_step, found.park_way, found.keeps_memory) == ("n1:0-1", 40.0, "preload", True)
+    assert (found.problem, found.saving_problem, found.parking_problem) == (None, None, "it was busy")
     assert (found.launch_sequence, found.start_sequence, found.rank, found.steps_done) == (7, 7, 1, 55.0)
     (tmp_path / STATUS).write_text(json.dumps({**plain, "start_sequence": 9, "colour": "red"}))
     resized = read_status(tmp_path, ORDER)
     assert resized is not None and (resized.start_sequence, resized.launch_sequence) == (9, 7)
+
+
+def test_an_order_of_the_version_before_has_empty_texts_for_none() -> None:
+    before = ORDER._asdict() | {"progress": "", "park_way": "", "park_why": ""}
+    assert order_of(before) == ORDER._replace(park_way=None, park_why=None) and ORDER.progress is None
 
 
 def test_a_status_is_the_same_in_its_file_and_in_a_message() -> None:

@@ -25,7 +25,7 @@ def left(exit_code: int | None, done: float, saved: float, stepped_s: float | No
         started_s=0.0,
         ended_s=9.0,
         asked="suspend",
-        problem="",
+        problem=None,
         stepped_s=stepped_s,
     )
 

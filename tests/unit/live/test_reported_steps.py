@@ -24,16 +24,16 @@ def job(steps: int | None) -> Submission:
 @pytest.mark.parametrize(
     ("steps", "done", "saved", "counts", "problem"),
     [
-        (100, 40.0, 30.0, (40.0, 30.0), ""),
-        (100, 100.0, 100.0, (100.0, 100.0), ""),
+        (100, 40.0, 30.0, (40.0, 30.0), None),
+        (100, 100.0, 100.0, (100.0, 100.0), None),
         (100, 120.0, 90.0, (100.0, 90.0), "it reported 120 steps; 100 were requested, and no more count"),
         (100, 1e308, 1e308, (100.0, 100.0), "it reported 1e+308 steps; 100 were requested, and no more count"),
-        (None, 1e9, 0.0, (1e9, 0.0), ""),
+        (None, 1e9, 0.0, (1e9, 0.0), None),
         (None, 1e308, 0.0, (1e15, 0.0), "it reported 1e+308 steps; a job has at most 1e+15, and no more count"),
     ],
 )
 def test_no_more_steps_count_than_were_requested(
-    steps: int | None, done: float, saved: float, counts: tuple[float, float], problem: str
+    steps: int | None, done: float, saved: float, counts: tuple[float, float], problem: str | None
 ) -> None:
     found = within_requested(status()._replace(steps_done=done, steps_saved=saved), lambda number: job(steps))
     assert (found.steps_done, found.steps_saved) == counts and found.steps_problem == problem
@@ -41,7 +41,7 @@ def test_no_more_steps_count_than_were_requested(
 
 def test_the_total_that_a_job_reports_is_limited_too() -> None:
     found = within_requested(status()._replace(steps_done=1.0, steps_total=1e308), lambda number: job(None))
-    assert (found.steps_total, found.steps_problem) == (float(MAX_STEPS), "")
+    assert (found.steps_total, found.steps_problem) == (float(MAX_STEPS), None)
 
 
 def test_a_process_that_the_scheduler_does_not_know_is_taken_as_it_is() -> None:

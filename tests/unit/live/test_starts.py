@@ -19,7 +19,7 @@ RUNS = AttemptStatus(
     started_s=100.0,
     ended_s=None,
     asked=None,
-    problem="",
+    problem=None,
 )
 
 
