@@ -1,5 +1,6 @@
 """The functions of the Python interface."""
 
+import gc
 import inspect
 import resource
 import sys
@@ -91,11 +92,14 @@ def run_study(study: Study, progress: Progress | None = None, opened: Trace | No
     ready = prepare_study(study, opened)
     started = time.perf_counter()
     engine = ready.engine(progress)
+    gc.freeze()  # garbage collections during the run need not look at the trace
     try:
         record = engine.run()
     except RotaError as problem:
         explain_fault(problem)
         raise
+    finally:
+        gc.unfreeze()
     state, physics, arrivals = engine.scheduler.state, ready.physics, ready.trace.arrivals
     summary = summarise(
         record,

@@ -51,6 +51,7 @@ def _check_phases(state: State) -> None:
             f"job {job} is to be killed and {phase.word}"
         )
         assert not blocks & TO_CANCEL or blocks & TO_KILL, f"job {job} is cancelled, and its attempt is not to be killed"
+        assert table.using[row] or not table.rate[row], f"job {job} does not run and has a rate"
         pause = state.jobs.setbacks.get(job)
         assert bool(blocks & PAUSED) == (pause is not None and pause.until_s > -FOREVER), f"the pause of job {job} is out of step"
         assert bool(blocks & NEVER_FITS) != state.can_ever_run(table.kind.item(row)), f"job {job} is wrong about whether it fits"

@@ -174,7 +174,7 @@ class Jobs:
     @lazy_column
     def steps_done(self) -> Floats:
         """Estimated steps done."""
-        return self._table.steps_done[self._rows] + self._table.rate[self._rows] * self._since
+        return self._table.steps_done[self._rows] + self._table.rate[self._rows] * self._elapsed  # a job that waits has rate 0
 
     @lazy_column
     def steps_left(self) -> Floats:
@@ -220,7 +220,11 @@ class Jobs:
 
     @lazy
     def _since(self) -> Floats:
-        return (self._now_s - self._table.as_of_s[self._rows]) * (self._using > 0)
+        return self._elapsed * (self._using > 0)
+
+    @lazy
+    def _elapsed(self) -> Floats:
+        return self._now_s - self._table.as_of_s[self._rows]
 
 
 @value

@@ -61,7 +61,8 @@ def finished(state: State, job: int, row: int) -> None:
     if epochs <= 0:
         return  # it had nothing to do, or did not report its steps
     model = model_of(state.jobs.specs[job].profile)
-    knowledge.lengths[model] = (*knowledge.lengths.get(model, ())[1 - KEEP_LENGTHS :], epochs)
+    latest = (epochs,)
+    knowledge.lengths[model] = knowledge.lengths.get(model, ())[1 - KEEP_LENGTHS :] + latest
     notes = knowledge.foreseen.pop(job, ())
     if notes:
         made = tuple(LengthPrediction(model, at, believed, epochs) for at, believed in notes)
