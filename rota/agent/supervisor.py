@@ -412,9 +412,8 @@ class Supervisor:
         runs = self.status.state == RUNNING and self.status.asked is None and self.exit_code is None
         if decision.action != SUSPEND or not runs:
             return self._carry_out(decision)
-        self.known = decision.known
+        self.known, self.then = decision.known, PARK
         self.status = self.status._replace(sequence=command.sequence, asked=SUSPEND)
-        self.then = PARK
         self.parking.begin()
         self._advance_parking()
         self._tell()

@@ -275,7 +275,7 @@ def test_the_section_fits_the_window(opened: Opener, placed_html: str, width: in
     assert page.locator("#floor canvas").evaluate("c => c.clientHeight") < 520
 
 
-@pytest.mark.parametrize(("gpus", "what"), [(16_384, "A square is a GPU"), (131_072, "Too many GPUs to draw each")])
+@pytest.mark.parametrize(("gpus", "what"), [(16_384, "A square is a GPU"), (65_536, "Too many GPUs to draw each")])
 def test_a_large_cluster(opened: Opener, gpus: int, what: str) -> None:
     run = large_result(3_000, gpus, policy="p", seed=1)
     scores = np.random.default_rng(1).lognormal(0, 0.03, (2, gpus))

@@ -19,7 +19,8 @@ from rota.wire.rows import JobRow
 from tests.properties.test_reasons import confirm
 from tests.waiting import LONG_SECONDS, until
 
-__all__ = ["until"]
+__all__ = ["PATIENCE", "until"]
+PATIENCE = LONG_SECONDS
 
 JOB = '''
 """Counts steps, saves when it is told to stop, and holds locks that show who runs at the same time."""
@@ -153,7 +154,7 @@ class Site:
 
     def _reap(self) -> None:
         assert self.process is not None
-        self.process.wait(LONG_SECONDS)
+        self.process.wait(PATIENCE)
         self.process = None
 
     def journal(self) -> Journal:

@@ -13,9 +13,12 @@ from rota.core.scheduler import Scheduler
 from rota.core.snapshot import make_codec
 from rota.model.events import Decided
 from rota.policies.queues import QueueMemory
+from tests.examples import PROFILE
 from tests.properties.test_chaos import changing_world, crowded_world, world
 
 WORDS = make_codec(QueueMemory)
+EVERY = 7 if PROFILE == "many" else 20
+"""Of so many decisions, one is watched."""
 
 
 def watch_readers(monkeypatch: pytest.MonkeyPatch, every: int) -> Counter[str]:
@@ -49,7 +52,7 @@ def watch_readers(monkeypatch: pytest.MonkeyPatch, every: int) -> Counter[str]:
 @pytest.mark.parametrize("seed", range(3))
 @pytest.mark.parametrize("make", [world, crowded_world, changing_world])
 def test_readers_change_nothing(make: Callable[..., Any], seed: int, monkeypatch: pytest.MonkeyPatch) -> None:
-    seen = watch_readers(monkeypatch, every=7)
+    seen = watch_readers(monkeypatch, EVERY)
     chaos = make(seed, sharing=bool(seed % 2)) if make is changing_world else make(seed)
     chaos.run()
     assert min(seen[name] for name in ("view", "reasons", "explain", "make_plan", "decide")) > 20

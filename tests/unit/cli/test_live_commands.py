@@ -23,6 +23,7 @@ from rota.wire.rows import ReasonRow, TrialRow
 from rota.wire.transport import HttpTransport
 from tests.unit.cli.conftest import Rota
 from tests.unit.server.standin import Served, serve
+from tests.waiting import LONG_SECONDS
 
 
 @pytest.mark.parametrize(
@@ -328,7 +329,7 @@ def test_following_until_the_job_has_ended(served: Served, rota: Rota) -> None:
     with ThreadPoolExecutor(1) as pool:
         writing = pool.submit(write)
         code, out, _ = rota("logs", "-f", "res")
-        writing.result(timeout=20)
+        writing.result(timeout=LONG_SECONDS)
     assert code == 0 and out == "".join(f"step {i}\n" for i in range(5))
     pieces = [json.loads(line) for line in rota("logs", "-f", "1", "-o", "json")[1].splitlines()]
     assert "".join(piece["text"] for piece in pieces) == out and pieces[-1]["ended"]
@@ -365,7 +366,7 @@ def test_wait(served: Served, rota: Rota) -> None:
     with ThreadPoolExecutor(1) as pool:
         ending = pool.submit(lambda: (time.sleep(0.2), served.daemon.end(1)))
         assert rota("wait", "resnet")[:2] == (0, "Job 1 resnet has finished.\n")
-        ending.result(timeout=20)
+        ending.result(timeout=LONG_SECONDS)
     served.daemon.end(2, "failed", 7)
     code, out, _ = rota("wait", "1", "bert", "--timeout", "30")
     assert code == 1 and "Job 2 bert has failed (exit code 7)." in out

@@ -117,7 +117,7 @@ def lives(record: object) -> list[float]:
 @pytest.mark.parametrize(
     ("policy", "decide"),
     [
-        ("las:quantum_seconds=1", "events"),
+        pytest.param("las:quantum_seconds=1", "events", marks=pytest.mark.slow),
         ("tiresias:thresholds=5", "events"),
         ("srsf", "events"),
         ("las", "both"),

@@ -60,6 +60,7 @@ def figures(cell: PaperCell) -> dict[str, float]:
     return measure.run(cell.study, cell.settings(), lambda *_: None)
 
 
+@pytest.mark.slow
 def test_jobs_that_come_a_round_later_meet_the_same_rounds(tmp_path: Path) -> None:
     study = Study(
         "sia:jobs=12,seed=3,largest=8,hours=0.5",

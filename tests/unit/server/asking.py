@@ -6,6 +6,7 @@ import socket
 from typing import Any
 
 from tests.unit.server.standin import Served
+from tests.waiting import LONG_SECONDS
 
 
 def ask(
@@ -18,7 +19,7 @@ def ask(
     token: str | None = None,
 ) -> tuple[int, Any, dict[str, str]]:
     """Status, JSON and headers."""
-    connection = http.client.HTTPConnection("127.0.0.1", served.port, timeout=30)
+    connection = http.client.HTTPConnection("127.0.0.1", served.port, timeout=LONG_SECONDS)
     try:
         data = body if isinstance(body, bytes) or body is None else json.dumps(body).encode()
         given = {"Authorization": f"Bearer {served.token if token is None else token}"} | (headers or {})
@@ -31,7 +32,7 @@ def ask(
 
 def raw(served: Served, request: bytes) -> bytes:
     """What comes back for bytes that no library would send."""
-    with socket.create_connection(("127.0.0.1", served.port), timeout=30) as line:
+    with socket.create_connection(("127.0.0.1", served.port), timeout=LONG_SECONDS) as line:
         line.sendall(request)
         found = b""
         try:

@@ -5,7 +5,14 @@ from pathlib import Path
 
 import pytest
 
+from rota.server import changes
 from tests.unit.server.standin import Served, serve
+
+
+@pytest.fixture(autouse=True)
+def endless_waits(monkeypatch: pytest.MonkeyPatch) -> None:
+    """A request that waits for a change waits until there is one, on a machine of any speed."""
+    monkeypatch.setattr(changes, "MAX_WAIT_SECONDS", float("inf"))
 
 
 @pytest.fixture(scope="module")

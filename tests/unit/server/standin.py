@@ -36,6 +36,7 @@ from rota.wire.rows import (
 )
 from rota.wire.spec import Range, Spec
 from rota.wire.submission import Submission, naming
+from tests.waiting import LONG_SECONDS
 
 GPUS = 6
 
@@ -260,11 +261,11 @@ def serve(home: Path, *, unix: bool = False, daemon: Any = None, limits: Connect
         listening.bind(("127.0.0.1", 0))
         port = listening.getsockname()[1]
         url = f"http://127.0.0.1:{port}"
-    server = HttpServer(app, limits, log_config=None, timeout_graceful_shutdown=20)
+    server = HttpServer(app, limits, log_config=None, timeout_graceful_shutdown=round(2 * LONG_SECONDS))
     thread = threading.Thread(target=server.run, kwargs={"sockets": [listening]})
     thread.start()
     try:
-        until = time.monotonic() + 30
+        until = time.monotonic() + LONG_SECONDS
         while not server.started and time.monotonic() < until:
             time.sleep(0.005)
         assert server.started
@@ -272,6 +273,6 @@ def serve(home: Path, *, unix: bool = False, daemon: Any = None, limits: Connect
         yield Served(daemon, url, token, home, port, server)
     finally:
         server.should_exit = True
-        thread.join(30)
+        thread.join(LONG_SECONDS)
         listening.close()
         assert not thread.is_alive()

@@ -12,6 +12,7 @@ from rota.server.http_api import make_app
 from rota.wire.problems import MAX_BODY_BYTES
 from tests.unit.server.asking import ask, raw, submission
 from tests.unit.server.standin import Served, Standin, serve
+from tests.waiting import LONG_SECONDS
 
 
 @pytest.mark.parametrize(
@@ -101,7 +102,7 @@ def test_nor_one_that_comes_in_chunks(served: Served) -> None:
         f"Authorization: Bearer {served.token}\r\nTransfer-Encoding: chunked\r\n\r\n"
     )
     chunk = b"10000\r\n" + b"x" * 65_536 + b"\r\n"
-    with socket.create_connection(("127.0.0.1", served.port), timeout=30) as line:
+    with socket.create_connection(("127.0.0.1", served.port), timeout=LONG_SECONDS) as line:
         line.sendall(head.encode())
         sent = 0
         try:

@@ -15,13 +15,14 @@ from rota.server.connections import ConnectionLimits, ConnectionTable, peer_of
 from rota.server.repeated_errors import RepeatedErrors
 from tests.unit.server.asking import ask, raw
 from tests.unit.server.standin import Served, serve
+from tests.waiting import LONG_SECONDS, until
 
 HALF = b"GET /api/v1/jobs HTTP/1.1\r\nHost: localhost\r\nX-Slow: "
 FEW = ConnectionLimits(total=16, per_peer=12, accepts=4)
 
 
 def half_open(served: Served, sent: bytes = HALF) -> socket.socket:
-    line = socket.create_connection(("127.0.0.1", served.port), timeout=30)
+    line = socket.create_connection(("127.0.0.1", served.port), timeout=LONG_SECONDS)
     line.sendall(sent)
     return line
 
@@ -45,7 +46,7 @@ def test_a_header_that_comes_letter_by_letter_is_given_up_too(served: Served, mo
     monkeypatch.setattr(connections, "HEADER_SECONDS", 0.3)
     with half_open(served) as line:
         line.settimeout(0.02)
-        end, closed = time.monotonic() + 30, False
+        end, closed = time.monotonic() + LONG_SECONDS, False
         while not closed:
             assert time.monotonic() < end
             try:
@@ -100,15 +101,14 @@ def test_the_oldest_stranger_makes_room(tmp_path: Path) -> None:
 
 def test_a_request_with_the_token_is_not_closed_for_a_stranger(tmp_path: Path) -> None:
     with serve(tmp_path, limits=FEW) as served, ThreadPoolExecutor(4) as pool:
-        waiting = [pool.submit(ask, served, "GET", "/api/v1/changes?seen=1&timeout=30") for _ in range(4)]
-        while len(served.server.table) < 4 or not all(each.at_work for each in served.server.server_state.connections):
-            time.sleep(0.01)
+        waiting = [pool.submit(ask, served, "GET", "/api/v1/changes?seen=1&timeout=10000") for _ in range(4)]
+        until(lambda: len(served.server.table) >= 4 and all(each.at_work for each in served.server.server_state.connections))
         lines = [half_open(served) for _ in range(60)]
         for line in lines[:40]:
             assert is_closed(line)
         assert not any(each.done() for each in waiting)
         assert ask(served, "POST", "/api/v1/jobs", {"spec": {"run": "x"}, "user": "a", "workdir": "/"})[0] == 201
-        assert [each.result(timeout=30)[1]["number"] for each in waiting] == [2] * 4
+        assert [each.result(timeout=LONG_SECONDS)[1]["number"] for each in waiting] == [2] * 4
         for line in lines:
             line.close()
 
@@ -184,7 +184,7 @@ def test_all_loopback_addresses_are_one_peer() -> None:
 def test_of_a_socket_that_is_a_file_users_are_peers(tmp_path: Path) -> None:
     with serve(tmp_path, unix=True) as served, socket.socket(socket.AF_UNIX, socket.SOCK_STREAM) as line:
         line.connect(served.url.removeprefix("unix:"))
-        end = time.monotonic() + 30
+        end = time.monotonic() + LONG_SECONDS
         while not len(served.server.table):
             assert time.monotonic() < end
             time.sleep(0.01)

@@ -16,6 +16,7 @@ from rota.server.serve import _Run
 from rota.server.standby import Lead
 from tests.unit.server.asking import ask
 from tests.unit.server.standin import Served
+from tests.waiting import LONG_SECONDS
 
 
 def ready(served: Served) -> tuple[int, dict[str, object]]:
@@ -24,7 +25,7 @@ def ready(served: Served) -> tuple[int, dict[str, object]]:
 
 
 def until(found: Callable[[], bool]) -> None:
-    end = time.monotonic() + 60
+    end = time.monotonic() + LONG_SECONDS
     while not found():
         assert time.monotonic() < end
         time.sleep(0.05)

@@ -66,6 +66,7 @@ def test_tenants_change_nothing_else() -> None:
     assert [a.spec.tenant for a in owned.arrivals] != [a.spec.tenant for a in synthetic(500, 4, tenants=5).arrivals]
 
 
+@pytest.mark.slow
 def test_tenants_are_unequal_and_have_users() -> None:
     specs = [arrival.spec for arrival in synthetic(20_000, 1, tenants=4).arrivals]
     jobs = Counter(spec.tenant for spec in specs)

@@ -21,6 +21,7 @@ from rota.wire import client as module
 from rota.wire.client import PASSED_ON, Client, connect
 from rota.wire.problems import decode_error, encode_error
 from tests.unit.server.standin import Served, serve
+from tests.waiting import LONG_SECONDS
 
 
 @pytest.fixture(scope="module", params=["port", "socket"])
@@ -130,13 +131,13 @@ def test_waiting_for_the_end(served: Served, client: Client) -> None:
     first, second = client.submit("x"), client.submit("y")
     assert not first.wait(timeout=0.2).ended
     with ThreadPoolExecutor(1) as pool:
-        waiting = pool.submit(lambda: [row.id for row in client.ends([1, 2], timeout=30)])
+        waiting = pool.submit(lambda: [row.id for row in client.ends([1, 2], timeout=LONG_SECONDS)])
         time.sleep(0.2)
         served.daemon.end(2, "failed", 1)
         time.sleep(0.3)
         assert not waiting.done()
         served.daemon.end(1)
-        assert waiting.result(timeout=20) == [2, 1]
+        assert waiting.result(timeout=LONG_SECONDS) == [2, 1]
     assert second.wait().phase == "failed" and first.wait().phase == "finished"
 
 
@@ -166,7 +167,7 @@ def test_following_a_log_while_it_grows(served: Served, client: Client) -> None:
     with ThreadPoolExecutor(1) as pool:
         writing = pool.submit(write)
         pieces = list(job.logs(follow=True))
-        writing.result(timeout=20)
+        writing.result(timeout=LONG_SECONDS)
     assert "".join(pieces) == "".join(f"line {i}\n" for i in range(20)) and len(pieces) > 1
 
 
@@ -225,7 +226,7 @@ def something(answer: bytes | None) -> Iterator[str]:
             yield f"http://127.0.0.1:{listening.getsockname()[1]}"
         finally:
             done.set()
-            with contextlib.suppress(OSError), socket.create_connection(listening.getsockname(), timeout=20) as last:
+            with contextlib.suppress(OSError), socket.create_connection(listening.getsockname(), timeout=LONG_SECONDS) as last:
                 last.sendall(b"x")
             thread.join(20)
 

@@ -14,6 +14,7 @@ from rota.wire import client as module
 from rota.wire.address import write_address
 from rota.wire.client import Client
 from tests.unit.server.standin import Served, serve
+from tests.waiting import LONG_SECONDS
 
 
 class CutLine:
@@ -35,7 +36,7 @@ class CutLine:
 
     def _forward(self, line: socket.socket) -> None:
         line.settimeout(30)
-        with socket.create_connection(("127.0.0.1", self._port), timeout=30) as server:
+        with socket.create_connection(("127.0.0.1", self._port), timeout=LONG_SECONDS) as server:
             request = line.recv(65_536)
             if not request:
                 return
@@ -56,7 +57,7 @@ class CutLine:
     def close(self) -> None:
         self._listening.shutdown(socket.SHUT_RDWR)
         self._listening.close()
-        self._thread.join(30)
+        self._thread.join(LONG_SECONDS)
 
 
 @contextlib.contextmanager
