@@ -180,7 +180,7 @@ def test_a_hook_that_is_installed_before_the_command_to_park_is_known_when_it_is
     until(hooked.exists, "the hook")
     assert bench.machine.park(1, 1, 2)
     os.kill(supervisor, signal.SIGCONT)
-    assert bench.wait(state="parked").parking_problem == ""
+    assert bench.wait(state="parked").parking_problem is None
 
 
 def test_one_that_ends_of_itself_while_it_is_called_has_finished(bench: Bench) -> None:
