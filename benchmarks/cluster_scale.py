@@ -80,12 +80,12 @@ class WatchedDriver(Driver):
 
     def acknowledge(self) -> None:
         super().acknowledge()
-        jobs, plans, now_s = self.state.jobs, self.state.question.plans, self._context.clock()
+        jobs, plans, now_s = self.state.jobs, self.state.cycle.plans, self._context.clock()
         if plans != self._plans:
             self._plans = plans
             if self._open is None:
                 self._open = Round(now_s // self.round_seconds * self.round_seconds)
-        if self._open is not None and not jobs.in_flight and not jobs.unsettled:
+        if self._open is not None and not jobs.in_flight and not jobs.to_reconcile:
             self._open.seconds = now_s - self._open.due_s
             self._open.cpu_seconds, self._cpu_s = time.thread_time() - self._cpu_s, time.thread_time()
             self.rounds.append(self._open)
@@ -102,7 +102,7 @@ def run(asked: argparse.Namespace, folder: Path) -> dict[str, Any]:
     flags = read_flags(given, driver.discover_cluster(), [name for names in driver.devices() for name in names])
     setup = home_setup(options, asked.policy, "packed", CheckedOptions(driver, True, flags, ()), flags.given)
     # As in Gavel, shares are met round by round: by default Rota moves fewer jobs in rounds that are so short.
-    setup = replace(setup, settings=replace(setup.settings, drawing=SelectionRules(deficits_break_ties=True)))
+    setup = replace(setup, settings=replace(setup.settings, selection=SelectionRules(deficits_break_ties=True)))
     failed: list[BaseException] = []
     daemon = Daemon(
         folder,
@@ -146,7 +146,7 @@ def run(asked: argparse.Namespace, folder: Path) -> dict[str, Any]:
 
 def cpu_seconds(daemon: Daemon, hosts: PipedHosts) -> tuple[float, float, float]:
     """What the processes of the scheduler, the policy and the agents have used so far."""
-    worker = daemon.status().worker_pid
+    worker = daemon.status().policy_worker_pid
     return time.process_time(), _used(worker) if worker is not None else 0.0, sum(map(_used, hosts.pids))
 
 

@@ -37,7 +37,7 @@ def crowd(jobs: int = 10_000) -> Scheduler:
     core = Scheduler(Cluster.parse(CLUSTER), Packed(), rates=rates)
     spec = JobSpec(profile="model", gpus=2, gpu_counts=COUNTS, batch_size=64, batch_sizes=BATCHES, steps=1e5, can_resize=True)
     core.fold(0.0, [Submitted(job, spec, 0.0) for job in range(jobs)])
-    assert len(core.state.knowledge.options) == 100
+    assert len(core.state.beliefs.options) == 100
     return core
 
 

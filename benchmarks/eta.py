@@ -23,7 +23,7 @@ from rota.wire.rows import JobRow
 
 STEP_SECONDS = 0.02
 LOOK_SECONDS = 0.1
-LONGEST_SECONDS = 600.0
+MAX_SECONDS = 600.0
 MARKS = {0.05: 1.5, 0.30: 1.15}
 """The part of a job that is done, and by which factor its ETA may be off then."""
 SCRIPT = """
@@ -71,7 +71,7 @@ def run(jobs: int, steps: int, home: Path) -> Looks:
 
 
 def _watch(client: Client, looks: Looks) -> None:
-    until = time.monotonic() + LONGEST_SECONDS
+    until = time.monotonic() + MAX_SECONDS
     while True:
         rows = client.jobs(everything=True)
         now_s = time.time()
@@ -80,7 +80,7 @@ def _watch(client: Client, looks: Looks) -> None:
         if all(row.ended for row in rows):
             return
         if time.monotonic() > until:
-            raise SystemExit(f"Not all jobs have ended within {LONGEST_SECONDS:g} s.")
+            raise SystemExit(f"Not all jobs have ended within {MAX_SECONDS:g} s.")
         time.sleep(LOOK_SECONDS)
 
 

@@ -29,7 +29,7 @@ def evolution() -> list[dict[str, Any]]:
     rows = []
     for nodes, jobs in CASES:
         cluster = Cluster.parse(f"{nodes}x(4xRTX5000)")
-        core = Scheduler(cluster, Packed(), Settings(foresees=True), rates=Rates(model=Catalogue()))
+        core = Scheduler(cluster, Packed(), Settings(needs_predictions=True), rates=Rates(model=Catalogue()))
         arrivals = ones_jobs(jobs, largest=min(64, cluster.gpus)).arrivals
         core.fold(0.0, [Submitted(number, arrival.spec, 0.0) for number, arrival in enumerate(arrivals)])
         view, policy = core.view(), Ones()

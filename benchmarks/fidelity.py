@@ -20,7 +20,7 @@ from rota.experiments.fidelity_report import measure_fidelity
 from rota.wire.client import connect
 
 POLICIES = ("fifo", "tiresias:thresholds=15/60", "max-min-fairness")
-LONGEST_SECONDS = 900.0
+MAX_SECONDS = 900.0
 
 SCRIPT = """
 import sys, time
@@ -75,7 +75,7 @@ def run(policy: str, jobs: int, folder: Path) -> Path:
                 run = [sys.executable, str(script), str(steps), "0.05"]
                 client.submit(run=run, gpus=gpus, name=f"train-{number}", progress="session", workdir=str(work), steps=steps)
                 time.sleep(1.0)
-            until_s = time.monotonic() + LONGEST_SECONDS
+            until_s = time.monotonic() + MAX_SECONDS
             while time.monotonic() < until_s and not all(row.ended for row in client.jobs(True)):
                 time.sleep(2.0)
         finally:

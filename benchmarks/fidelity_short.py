@@ -24,7 +24,7 @@ from rota.wire.client import connect
 STEP_SECONDS = 0.05
 LIGHT, HEAVY = (0.047, 200_000, 0), (0.03, 1_500_000, 80_000_000)
 """Seconds that a step waits, numbers that it adds up, and numbers that a start adds up."""
-LONGEST_SECONDS = 600.0
+MAX_SECONDS = 600.0
 
 SCRIPT = """
 import os, signal, sys, time
@@ -79,7 +79,7 @@ def run(policy: str, jobs: int, seed: int, heavy: bool, folder: Path) -> Path:
                     checkpoint={"grace": 20},
                 )
                 time.sleep(draw.uniform(0.5, 2.0))
-            until_s = time.monotonic() + LONGEST_SECONDS
+            until_s = time.monotonic() + MAX_SECONDS
             while time.monotonic() < until_s and not all(row.ended for row in client.jobs(True)):
                 time.sleep(1.0)
         finally:

@@ -46,13 +46,13 @@ def rates(kinds: int, rng: np.random.Generator) -> Rates:
     return Rates(table=table, pairs=pairs)
 
 
-def crowd(jobs: int, kinds: int, *, packing: bool = False, seed: int = 0) -> View:
+def crowd(jobs: int, kinds: int, *, colocation: bool = False, seed: int = 0) -> View:
     """Jobs of so many kinds on a third as many GPUs, as a scheduler would show them."""
     rng = np.random.default_rng(seed)
     each = max(jobs // 4, 1)
     cluster = Cluster.parse(" + ".join(f"{each}x{name}" for name in TYPES))
     options: Options = make_options(
-        [Kind(f"kind{k}", Demand(1)) for k in range(kinds)], cluster, rates(kinds, rng), packing=packing
+        [Kind(f"kind{k}", Demand(1)) for k in range(kinds)], cluster, rates(kinds, rng), colocation=colocation
     )
     kind = np.arange(jobs) % kinds
     best = options.rate[options.best][kind]
@@ -94,8 +94,8 @@ def crowd(jobs: int, kinds: int, *, packing: bool = False, seed: int = 0) -> Vie
 SOLVES: tuple[tuple[str, int, int, bool], ...] = (
     ("max-min-fairness", 2_048, KINDS, False),
     ("max-min-fairness", 2_000, 2_000, False),
-    ("max-min-fairness:packing=true", 512, KINDS, True),
-    ("max-min-fairness:packing=true", 100_000, KINDS, True),
+    ("max-min-fairness:colocation=true", 512, KINDS, True),
+    ("max-min-fairness:colocation=true", 100_000, KINDS, True),
     ("max-min-fairness:water_filling=true", 512, KINDS, False),
     ("finish-time-fairness", 2_048, KINDS, False),
     ("makespan", 2_048, KINDS, False),
@@ -105,8 +105,8 @@ SOLVES: tuple[tuple[str, int, int, bool], ...] = (
 def solves() -> list[dict[str, Any]]:
     """CPU and wall milliseconds of one solve, the best of five; the first, which also warms caches, is not counted."""
     rows = []
-    for policy, jobs, kinds, packing in SOLVES:
-        view = crowd(jobs, kinds, packing=packing)
+    for policy, jobs, kinds, colocation in SOLVES:
+        view = crowd(jobs, kinds, colocation=colocation)
         made = make_policy(policy)
         cpu, wall = _best(lambda view=view, made=made: made.allocate(View(**{**vars(view), "jobs": _fresh(view)})))
         rows.append({"what": f"solve {policy}, {jobs:,} jobs of {kinds:,} kinds", "cpu_ms": cpu, "wall_ms": wall})
@@ -150,31 +150,31 @@ def _run(what: str, trace: Any, repeat: int = 1, **where: Any) -> dict[str, Any]
         done = simulate(trace, policy="max-min-fairness", preset="gavel", **where).summary
         seconds = min(seconds, time.process_time() - before)
     assert done is not None
-    rounds = done.rounds or 0
+    rounds = done.plans or 0
     return {"what": f"simulate {what}", "cpu_s": seconds, "rounds": rounds, "rounds_per_s": rounds / seconds}
 
 
 POLICIES = {
     "isolated": "isolated",
     "fifo_perf": "fifo",
-    "fifo_packed": "fifo:packing=true",
+    "fifo_packed": "fifo:colocation=true",
     "allox": "allox",
-    "max_min_fairness": "max-min-fairness:aware=false",
+    "max_min_fairness": "max-min-fairness:type_aware=false",
     "max_min_fairness_perf": "max-min-fairness",
-    "max_min_fairness_packed": "max-min-fairness:packing=true",
-    "max_min_fairness_water_filling": "max-min-fairness:water_filling=true,aware=false",
+    "max_min_fairness_packed": "max-min-fairness:colocation=true",
+    "max_min_fairness_water_filling": "max-min-fairness:water_filling=true,type_aware=false",
     "max_min_fairness_water_filling_perf": "max-min-fairness:water_filling=true",
-    "max_min_fairness_water_filling_packed": "max-min-fairness:water_filling=true,packing=true",
-    "finish_time_fairness": "finish-time-fairness:aware=false",
+    "max_min_fairness_water_filling_packed": "max-min-fairness:water_filling=true,colocation=true",
+    "finish_time_fairness": "finish-time-fairness:type_aware=false",
     "finish_time_fairness_perf": "finish-time-fairness",
-    "finish_time_fairness_packed": "finish-time-fairness:packing=true",
-    "min_total_duration": "makespan:aware=false",
+    "finish_time_fairness_packed": "finish-time-fairness:colocation=true",
+    "min_total_duration": "makespan:type_aware=false",
     "min_total_duration_perf": "makespan",
-    "min_total_duration_packed": "makespan:packing=true",
+    "min_total_duration_packed": "makespan:colocation=true",
     "max_sum_throughput_perf": "max-throughput",
     "max_sum_throughput_normalized_by_cost_perf": "min-cost",
     "max_sum_throughput_normalized_by_cost_perf_SLOs": "min-cost:slo=true",
-    "max_sum_throughput_normalized_by_cost_packed_SLOs": "min-cost:slo=true,packing=true",
+    "max_sum_throughput_normalized_by_cost_packed_SLOs": "min-cost:slo=true,colocation=true",
 }
 """Gavel's names and ours."""
 

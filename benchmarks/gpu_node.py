@@ -111,9 +111,9 @@ def on_a_node(bench: Bench, gib: int = 2, times: int = 10) -> dict[str, Any]:
         told.extend(driver.carry_out([Launch(1, 1, 1, 0, np.array([0]), (0,), boots, 0.0, time.time() + LEASE_SECONDS)]))
         bench.until(lambda: answered(Started, 1), "its first step", 150.0, 0.005)
         (status,) = driver.inventory()
-        found: dict[str, Any] = {"way": status.park_way, "why": status.park_why, "host_gib": agent.facts.host_gib}
-        if not can_sleep(status.park_way):
-            raise RuntimeError(f"it can't be parked here: {status.park_why}")
+        found: dict[str, Any] = {"way": status.park_method, "why": status.park_reason, "host_gib": agent.facts.host_gib}
+        if not can_sleep(status.park_method):
+            raise RuntimeError(f"it can't be parked here: {status.park_reason}")
         await_step()
         found["running"] = read()
         found["gpu_mib_running"] = gpu_mib()
@@ -142,8 +142,8 @@ def on_a_node(bench: Bench, gib: int = 2, times: int = 10) -> dict[str, Any]:
             "back_seconds": round(statistics.median(back), 3),
             "longest_back_seconds": round(max(back), 3),
             "back_to_a_step_seconds": round(statistics.median(steps), 3),
-            "parked_gib": round(parked[-1].gib, 2),
-            "keeps_host_memory": parked[-1].keeps,
+            "parked_gib": round(parked[-1].host_gib, 2),
+            "keeps_host_memory": parked[-1].keeps_host_memory,
             "launches": (bench.home / "logs/1.log").read_text(errors="replace").count("(attempt "),
         }
     finally:

@@ -67,7 +67,7 @@ while time.perf_counter() < end:
 '''
 
 
-def packing(bench: Bench, width: int = 4096, seconds: float = 4.0, times: int = 3) -> dict[str, Any]:
+def colocation(bench: Bench, width: int = 4096, seconds: float = 4.0, times: int = 3) -> dict[str, Any]:
     """Two equal processes: what both do together over what one does alone, in turns and with MPS; and a limit of memory."""
     (bench.folder / "pair.py").write_text(PAIR)
     width = 64 if bench.rehearsal else width

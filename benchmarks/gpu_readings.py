@@ -11,7 +11,7 @@ import time
 from rota.agent.gpu_readings import GpuReader
 from rota.agent.gpus import find_gpus
 from rota.agent.host_memory import available_gib, total_gib
-from rota.agent.processes import life_of
+from rota.agent.processes import attempt_id_of
 
 
 def main() -> None:
@@ -31,7 +31,7 @@ def main() -> None:
             print("NVML told nothing")
         for uuid, reading in readings.items():
             lives = {
-                pid: (gib, life_of(pid) or "not a job of Rota's, or of another namespace")
+                pid: (gib, attempt_id_of(pid) or "not a job of Rota's, or of another namespace")
                 for pid, gib in (reading.processes or {}).items()
             }
             print(f"{uuid}  {reading}  {lives}")

@@ -15,7 +15,7 @@ from benchmarks.gpu_bench import Bench, with_rota
 
 SUSPENSIONS = 6
 ROUND_SECONDS = 3.0
-LONGEST_SECONDS = 480.0
+MAX_SECONDS = 480.0
 
 SESSION = '''
 """Trains until it and the other have been suspended so often, or for so many epochs."""
@@ -100,7 +100,7 @@ def resumed(bench: Bench, times: int = SUSPENSIONS) -> dict[str, Any]:
         }
         problem = ""
         try:
-            bench.until(lambda: all(row.ended for row in bench.rows().values()), "both are done", LONGEST_SECONDS, 0.5)
+            bench.until(lambda: all(row.ended for row in bench.rows().values()), "both are done", MAX_SECONDS, 0.5)
         except TimeoutError as error:
             problem = str(error)
         rows, logs = bench.rows(), {number: bench.log(job) for number, job in jobs.items()}

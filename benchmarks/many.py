@@ -2,7 +2,7 @@
 
     .venv/bin/python -m benchmarks.many
 
-Three things that once grew with the square of something: estimates of pairs (`--profiled` with packing), `hierarchical` with
+Three things that once grew with the square of something: estimates of pairs (`--known-rates` with packing), `hierarchical` with
 tenants that serve their jobs in order, and bounds of jobs with thousands of profiles. Everything is made up from a seed.
 """
 
@@ -42,10 +42,10 @@ def profiled_with_packing(jobs: int = 30) -> str:
     arrivals = [Arrival(60.0 * i, JobSpec(steps=float(draw.uniform(2e4, 2e5)), profile=f"p{i % PROFILES}")) for i in range(jobs)]
     made = rota.simulate(
         Trace.of("made", "made", arrivals),
-        policy="max-min-fairness:packing=true",
+        policy="max-min-fairness:colocation=true",
         cluster="3xV100 + 3xP100 + 3xK80",
         rates=Rates(table, pairs=pairs),
-        profiled=0.3,
+        known_rates=0.3,
     )
     return f"{jobs} jobs, {len(pairs):,} pairs, {made.summary.decisions} decisions"
 

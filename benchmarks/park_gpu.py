@@ -35,7 +35,7 @@ from benchmarks.gpu_bench import (
     step_times,
 )
 from benchmarks.gpu_node import on_a_node
-from benchmarks.gpu_pairs import allocator, packing
+from benchmarks.gpu_pairs import allocator, colocation
 from benchmarks.gpu_resumed import resumed
 from rota.agent.machine import AttemptStatus
 from rota.park.facts import parking_facts
@@ -127,7 +127,7 @@ def turns(bench: Bench, slice_seconds: float) -> dict[str, Any]:
     begin = time.monotonic()
     found: dict[str, Any] = {}
     bench.home = bench.folder / "home-turns"
-    bench.up(f"gandiva:slice_seconds={slice_seconds:g},most_lost=0.99")
+    bench.up(f"gandiva:slice_seconds={slice_seconds:g},max_switch_fraction=0.99")
     try:
         jobs = {bench.submit(gib, f"job-{gib}"): gib for gib in SIZES}
         found["parking"] = {str(gib): bench.rows()[job].parking for job, gib in jobs.items()}
@@ -226,7 +226,7 @@ def leaving(bench: Bench, gib: int) -> dict[str, Any]:
 def daemon_killed(bench: Bench) -> dict[str, Any]:
     """Two jobs of 2 GiB. The daemon is killed with -9 while one is parked, and another one goes on with both."""
     bench.home = bench.folder / "home-killed"
-    policy = "gandiva:slice_seconds=10,most_lost=0.99"
+    policy = "gandiva:slice_seconds=10,max_switch_fraction=0.99"
     bench.steps[2] = int(bench.partial.split()[1])
     bench.up(policy)
     try:
@@ -320,7 +320,7 @@ def phases(bench: Bench, args: argparse.Namespace) -> Iterator[tuple[str, Callab
     yield "long_turns", lambda: long_turns(bench, args.policy, args.turns_seconds)
     yield "driver_2_gib", lambda: many_parkings(bench, 2, 3, way="driver")
     yield "driver_20_gib", lambda: many_parkings(bench, 20, 2, way="driver")
-    yield "packing", lambda: packing(bench)
+    yield "colocation", lambda: colocation(bench)
     yield "allocator", lambda: allocator(bench)
     yield "resumed", lambda: resumed(bench)
     yield "on_a_node", lambda: on_a_node(bench)

@@ -33,7 +33,7 @@ import rota
 from rota.beliefs.rates import Rates
 from rota.core.plan.candidate_table import CandidateTable
 from rota.core.plan.fill import grant
-from rota.core.plan.order import draw, expand_options
+from rota.core.plan.order import expand_options, order_candidates
 from rota.core.scheduler import Scheduler
 from rota.model.cluster import Cluster
 from rota.model.commands import CallPolicy, Launch
@@ -105,7 +105,7 @@ def _against_the_plain_walk() -> dict[str, Any]:
     core.step(0.0, [])
     view = core.view()
     table = CandidateTable(core.state, core.state.jobs.rows, core.settings)
-    candidates = expand_options(draw(Srsf().allocate(view), table), table)
+    candidates = expand_options(order_candidates(Srsf().allocate(view), table), table)
     fast, _ = cpu_seconds(lambda: grant(candidates, table, view.capacity), 7)
 
     def walk() -> set[int]:
@@ -207,7 +207,7 @@ def idle() -> list[dict[str, Any]]:
                 client.submit(run="python train.py", gpus=1 + number % 4, name=f"queued-{number}", steps=1000)
             submitting = time.perf_counter() - began
             time.sleep(5)
-            worker = client.status().worker_pid or 0
+            worker = client.status().policy_worker_pid or 0
             before, at = _cpu(daemon.pid), time.perf_counter()
             time.sleep(30)
             share = (_cpu(daemon.pid) - before) / (time.perf_counter() - at)

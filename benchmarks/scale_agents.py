@@ -87,7 +87,7 @@ class Held:
             exit_code={YIELDED: 75, FINISHED: 0, LOST: -9}[self.outcome] if self.outcome is not None else None,
             started_s=self.started_s,
             ended_s=self.ended_s,
-            asked=self.asked,
+            stop_reason=self.asked,
             problem=None,
             launch_sequence=order.sequence,
             start_sequence=order.sequence,

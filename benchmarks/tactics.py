@@ -40,18 +40,18 @@ def runs(quick: bool) -> dict[str, list[dict[str, Any]]]:
     few = {"first": 500} if quick else {}
     cells = [SHARED / f"expected/traces/philly_{name}_1500.csv" for name in ("6c71a0", "b436b2")]
     return {
-        f"philly, {nodes} nodes of 8, jobs wait for places": [{**philly, "wait_for_place": True}],
+        f"philly, {nodes} nodes of 8, jobs wait for places": [{**philly, "wait_for_locality": True}],
         f"philly, {nodes} nodes of 8": [philly],
         "pal, 16 nodes of 4": pals,
-        "pal, 16 nodes of 4, jobs wait for places": [{**each, "wait_for_place": True} for each in pals],
+        "pal, 16 nodes of 4, jobs wait for places": [{**each, "wait_for_locality": True} for each in pals],
         "first of pal, 8 nodes of 8, jobs wait": [
-            {**pals[0], "cluster": "8x(8xV100)", "wait_for_place": True, "launch_seconds": float(seconds)}
+            {**pals[0], "cluster": "8x(8xV100)", "wait_for_locality": True, "launch_seconds": float(seconds)}
             for seconds in np.linspace(3.0, 8.0, 8 if quick else 40)
         ],
         "gavel, 9 nodes of 3 types": [gavel],
         "kalos, 40 nodes of 8": [{"trace": DATA / "acme_kalos_sample/converted_kalos_trace.csv", "cluster": "40x(8xA100)"}],
         "6c71a0, 8 nodes of 8": [{"trace": cells[0], "cluster": "8x(8xV100)", **few}],
-        "b436b2, 16 nodes of 4, jobs wait": [{"trace": cells[1], "cluster": "16x(4xV100)", "wait_for_place": True, **few}],
+        "b436b2, 16 nodes of 4, jobs wait": [{"trace": cells[1], "cluster": "16x(4xV100)", "wait_for_locality": True, **few}],
     }
 
 

@@ -77,7 +77,7 @@ def simulate(trace: str | Path | Trace, *, progress: Progress | None = None, **f
     unknown, Rota makes an assumption, issues an `AssumptionWarning`, and adds it to the notes of the result.
     """
     result = run_study(make_study({"trace": trace, **fields}), progress)
-    warn_of(result.guesses)
+    warn_assumptions(result.assumptions)
     return result
 
 
@@ -107,7 +107,7 @@ def run_study(study: Study, progress: Progress | None = None, opened: Trace | No
         ready.cluster,
         physics,
         window=ready.window,
-        rounds=state.question.plans,
+        rounds=state.cycle.plans,
         decisions=record.decisions,
         decision_seconds=record.decision_seconds,
         simulated_in_seconds=time.perf_counter() - started,
@@ -122,16 +122,16 @@ def run_study(study: Study, progress: Progress | None = None, opened: Trace | No
         arrivals,
         ready.cluster,
         physics.variability,
-        state.knowledge.variability,
+        state.beliefs.variability,
         tuple(sorted(state.out_of_service())),
-        trials=TrialsSummary.of(state.knowledge) if ready.setup.settings.tactics else None,
-        predictions=PredictionsSummary.of(state.knowledge) if ready.setup.settings.foresees else None,
-        guesses=ready.guesses,
+        trials=TrialsSummary.of(state.beliefs) if ready.setup.settings.tactics else None,
+        predictions=PredictionsSummary.of(state.beliefs) if ready.setup.settings.needs_predictions else None,
+        assumptions=ready.assumptions,
         study=study,
     )
 
 
-def warn_of(guesses: Iterable[str]) -> None:
+def warn_assumptions(guesses: Iterable[str]) -> None:
     """Issue an AssumptionWarning for each assumption, at the caller of the function that calls this."""
     for guess in guesses:
         warnings.warn(guess, AssumptionWarning, stacklevel=3)
@@ -179,7 +179,7 @@ def compare(
                     results[0].params["notes"].append(note)
                 break
     whole = Comparison(runs)
-    warn_of(dict.fromkeys(guess for result in whole for guess in result.guesses))
+    warn_assumptions(dict.fromkeys(guess for result in whole for guess in result.assumptions))
     return whole
 
 
@@ -227,7 +227,7 @@ def nothing_random(runs: Iterable[Sequence[Result]]) -> bool:
         study = second.study
         if first.study.trace != study.trace:
             return False
-        if study.noise or study.profiled is not None or study.variability is not None or second.record.outages:
+        if study.measurement_noise or study.known_rates is not None or study.variability is not None or second.record.outages:
             return False
         if study.node_mtbf_seconds is not None or not np.array_equal(first.record.finished_s, second.record.finished_s):
             return False

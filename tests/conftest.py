@@ -5,7 +5,7 @@ Tests with real processes mostly wait, and others keep a core busy. `make test` 
 those that take long first.
 
 If a test with real processes fails, it is run once more, since the machine may have been busy. The run names each of those tests
-and says why it failed. More than `MOST_RETRIES` of them fail the run: then something is wrong, and not the machine.
+and says why it failed. More than `MAX_RETRIES` of them fail the run: then something is wrong, and not the machine.
 """
 
 import functools
@@ -64,7 +64,7 @@ NEEDS: dict[str, tuple[str, ...]] = {
 """Marks by path; a path may match several rows, and has the marks of all."""
 PACKAGES = {"ray": "ray", "torch": "torch"}
 """The package that a mark needs. Test files do not import these: each worker would, as it collects all of them."""
-MOST_RETRIES = 2
+MAX_RETRIES = 2
 RETRIED = "retried"
 """The outcome of a first try that failed."""
 
@@ -127,7 +127,7 @@ def pytest_report_teststatus(report: pytest.TestReport) -> tuple[str, str, str] 
 def pytest_sessionfinish(session: pytest.Session) -> None:
     """On the process that has all reports. With xdist that is not one of the workers."""
     reporter = session.config.pluginmanager.get_plugin("terminalreporter")
-    if isinstance(reporter, TerminalReporter) and len(_retried(reporter)) > MOST_RETRIES and session.exitstatus == 0:
+    if isinstance(reporter, TerminalReporter) and len(_retried(reporter)) > MAX_RETRIES and session.exitstatus == 0:
         session.exitstatus = pytest.ExitCode.TESTS_FAILED
 
 
@@ -136,9 +136,9 @@ def pytest_terminal_summary(terminalreporter: TerminalReporter) -> None:
     for name, report in retried.items():
         terminalreporter.section(f"failed, then run once more: {name}")
         terminalreporter.line(report.longreprtext)
-    if len(retried) > MOST_RETRIES:
+    if len(retried) > MAX_RETRIES:
         terminalreporter.section("too many retries")
-        terminalreporter.line(f"{len(retried)} tests passed only when they were run once more; at most {MOST_RETRIES} may.")
+        terminalreporter.line(f"{len(retried)} tests passed only when they were run once more; at most {MAX_RETRIES} may.")
 
 
 def _retried(reporter: TerminalReporter) -> dict[str, pytest.TestReport]:

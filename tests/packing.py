@@ -13,11 +13,11 @@ from rota.model.view import View
 class Evenly:
     """Every option of every job, alone or shared, gets the same share of its time."""
 
-    needs = Needs(packing=True)
+    needs = Needs(colocation=True)
 
     def allocate(self, view: View) -> Shares:
         options = view.options
-        return Shares(option=np.arange(len(options)), share=np.full(len(options), 1.0 / options.accounts))
+        return Shares(option=np.arange(len(options)), share=np.full(len(options), 1.0 / options.share_columns))
 
 
 class Crowded(Evenly):
@@ -25,14 +25,14 @@ class Crowded(Evenly):
 
     def allocate(self, view: View) -> Shares:
         options = view.options
-        return Shares(option=np.arange(len(options)), share=np.where(options.partner_kind >= 0, 0.9, 0.1) / options.accounts)
+        return Shares(option=np.arange(len(options)), share=np.where(options.partner_kind >= 0, 0.9, 0.1) / options.share_columns)
 
 
 class Told:
     """Runs these units, each one job or two that share GPUs of the first pool that can have them. A job is in the first unit that
     is complete, or else alone."""
 
-    needs = Needs(packing=True)
+    needs = Needs(colocation=True)
 
     def __init__(self, *units: Sequence[int]) -> None:
         self.units = units

@@ -50,7 +50,7 @@ class Question:
         facts = {"dollars_per_hour": dict(zip(TYPES, prices, strict=True))} if prices else {}
         cluster = Cluster.of([Node(TYPES[t], TYPES[t], counts[t]) for t in column], **facts)
         self.rates = Rates(table=table, pairs=both)
-        self.core = Scheduler(cluster, Packed(), Settings(packing=bool(pairs)), rates=self.rates)
+        self.core = Scheduler(cluster, Packed(), Settings(colocation=bool(pairs)), rates=self.rates)
         ages = [float(spec.pop("age", 0.0)) for spec in self.specs]
         now = max(ages, default=0.0)
         made = [JobSpec(**{"steps": 1e6, **spec}) for spec in self.specs]
@@ -76,14 +76,14 @@ class Question:
         share: Any = time_shares(answer, self.table.options, self.table.kind)
         return answer, Effect(view, share)
 
-    def plain(self, packing: bool = False) -> "Plain":
-        return Plain(self.view(), packing)
+    def plain(self, colocation: bool = False) -> "Plain":
+        return Plain(self.view(), colocation)
 
 
 class Plain:
     """All units of a view, each a column: a job on a type, or two jobs together on one."""
 
-    def __init__(self, view: View, packing: bool = False) -> None:
+    def __init__(self, view: View, colocation: bool = False) -> None:
         options, kind = view.options, view.jobs.kind.tolist()
         self.view, self.count = view, len(kind)
         units: list[tuple[tuple[int, ...], int, float, tuple[float, ...]]] = []
@@ -97,7 +97,7 @@ class Plain:
             members = [job for job in range(self.count) if kind[job] == mine]
             if beside < 0:
                 units += [((job,), pool, gpus, (float(options.rate[row]),)) for job in members]
-            elif packing and row <= twin:
+            elif colocation and row <= twin:
                 rates = (float(options.rate[row]), float(options.rate[twin]))
                 others = [job for job in range(self.count) if kind[job] == beside]
                 pairs = {(a, b) if mine != beside else (min(a, b), max(a, b)) for a in members for b in others if a != b}
@@ -185,7 +185,7 @@ def assert_feasible(effect: Effect, tolerance: float = 1e-5) -> None:
     view, share = effect.view, effect.share
     options, kind = view.options, view.jobs.kind
     assert (share >= 0).all() and (share.sum(axis=1) <= 1 + tolerance).all()
-    rows = options.by_account[kind]
+    rows = options.by_share_column[kind]
     job, account = ((rows >= 0) & (share > 0)).nonzero()
     row = rows[job, account]
     half = np.where(options.partner_kind[row] >= 0, 0.5, 1.0)
@@ -198,11 +198,11 @@ def assert_feasible(effect: Effect, tolerance: float = 1e-5) -> None:
         if there >= 0 and there != here:
             assert time[here] == time[there] or abs(time[here] - time[there]) <= tolerance * max(len(kind), 1)
         if there == here:
-            most = share[kind == options.kind[here], options.account[here]].max(initial=0.0)
+            most = share[kind == options.kind[here], options.share_column[here]].max(initial=0.0)
             assert most <= time[here] - most + tolerance, "nobody shares with itself"
 
 
-def random_question(seed: int, *, packing: bool = False, weights: bool = False, gangs: bool = True, most: int = 7) -> Question:
+def random_question(seed: int, *, colocation: bool = False, weights: bool = False, gangs: bool = True, most: int = 7) -> Question:
     """A few jobs of a few profiles on a few types; some profiles do not run on some types."""
     rng = np.random.default_rng(seed)
     profiles = "abcd"[: int(rng.integers(1, 4))]
@@ -224,7 +224,7 @@ def random_question(seed: int, *, packing: bool = False, weights: bool = False, 
         for _ in range(int(rng.integers(1, most + 1)))
     ]
     pairs = None
-    if packing:
+    if colocation:
         pairs = {}
         for i, a in enumerate(profiles):
             for b in profiles[i:]:

@@ -20,7 +20,7 @@ from rota.agent.pace import Pace
 from rota.agent.processes import boot_s
 from rota.folders import read_file
 
-LONGEST_SECONDS = 1e9
+MAX_SECONDS = 1e9
 """Stands for "never" where JSON cannot carry infinity, in seconds."""
 
 
@@ -56,9 +56,9 @@ class LaunchOrder(NamedTuple):
     """Maximum size of the log on disk."""
     clock_origin_s: float | None = None
     """The daemon's clock when the machine was booted; None if instants are those of the wall clock."""
-    park_way: str | None = None
+    park_method: str | None = None
     """Park method (`rota/park/park_method.py`) that the node chose at the start; None if it did not."""
-    park_why: str | None = None
+    park_reason: str | None = None
     """Reason for the park method."""
     may_park: bool | None = None
     """Whether the job may be parked, if the node is to choose the park method; None if the job keeps its GPUs until it ends."""
@@ -93,7 +93,7 @@ class AttemptStatus(NamedTuple):
     outcome: str | None = None
     exit_code: int | None = None
     """Exit code as Python has it, so -9 is death by signal 9; None if there never was a process, or its end was not seen."""
-    asked: str | None = None
+    stop_reason: str | None = None
     """Reason for which it was asked to stop: suspend, kill or lease."""
     ended_s: float | None = None
     problem: str | None = None
@@ -135,9 +135,9 @@ class AttemptStatus(NamedTuple):
     """Placement for people, as in its order."""
     from_step: float = 0.0
     """Step from which it started."""
-    park_way: str | None = None
+    park_method: str | None = None
     """Park method, as in its order."""
-    park_why: str | None = None
+    park_reason: str | None = None
     """Reason for the park method, as in its order."""
     keeps_memory: bool = False
     """Whether the host memory that it takes when it is parked stays its own until it ends."""
@@ -156,7 +156,7 @@ class AttemptStatus(NamedTuple):
         """The attempt as the rules see it. Only its supervisor knows its lease."""
         state = RUNNING if self.state == STARTING else self.state
         return rules.TrackedAttempt(
-            self.attempt, self.sequence, self.start_sequence, state, asked=self.asked, outcome=self.outcome
+            self.attempt, self.sequence, self.start_sequence, state, stop_reason=self.stop_reason, outcome=self.outcome
         )
 
 
@@ -177,8 +177,8 @@ def starting(job: int, attempt: int, order: LaunchOrder | None) -> AttemptStatus
         launch_sequence=order.sequence,
         gpus_text=order.gpus_text,
         from_step=order.from_step,
-        park_way=order.park_way,
-        park_why=order.park_why,
+        park_method=order.park_method,
+        park_reason=order.park_reason,
         keeps_memory=order.env.get(constants.PARK_WAY) == constants.BY_PRELOAD,
         rank=int(order.env.get("NODE_RANK") or 0),
     )
@@ -266,7 +266,7 @@ def seconds(value: object) -> float | None:
     """Return a length of time from a datagram; None if it is not one."""
     if isinstance(value, bool) or not isinstance(value, int | float) or math.isnan(value):
         return None
-    return float(min(max(value, 0.0), LONGEST_SECONDS))
+    return float(min(max(value, 0.0), MAX_SECONDS))
 
 
 def steps(value: object) -> float | None:
@@ -281,17 +281,17 @@ def is_count(value: object) -> TypeGuard[int]:
     return isinstance(value, int) and not isinstance(value, bool) and value >= 0
 
 
-LONGEST_TEXT = 300
+MAX_TEXT_CHARS = 300
 
 
 def plain_text(text: str) -> str:
     """Return a text from a datagram as one line without control characters, shortened if it is long."""
-    line = "".join(sign if sign.isprintable() else " " for sign in text[: 4 * LONGEST_TEXT])
+    line = "".join(sign if sign.isprintable() else " " for sign in text[: 4 * MAX_TEXT_CHARS])
     line = " ".join(line.split())
-    return line if len(line) <= LONGEST_TEXT else line[: LONGEST_TEXT - 1] + "…"
+    return line if len(line) <= MAX_TEXT_CHARS else line[: MAX_TEXT_CHARS - 1] + "…"
 
 
-MOST_METRICS, LONGEST_METRIC = 16, 40
+MAX_METRICS, MAX_METRIC_CHARS = 16, 40
 
 
 def metrics(value: object) -> dict[str, float]:
@@ -299,8 +299,8 @@ def metrics(value: object) -> dict[str, float]:
     found = {}
     for name, number in value.items() if isinstance(value, dict) else ():
         plain = isinstance(number, int | float) and not isinstance(number, bool) and math.isfinite(number)
-        if plain and isinstance(name, str) and name.isprintable() and 0 < len(name) <= LONGEST_METRIC:
+        if plain and isinstance(name, str) and name.isprintable() and 0 < len(name) <= MAX_METRIC_CHARS:
             found[name] = float(number)
-        if len(found) == MOST_METRICS:
+        if len(found) == MAX_METRICS:
             break
     return found

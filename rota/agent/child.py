@@ -19,7 +19,7 @@ NOT_FOUND, NOT_RUN = 127, 126
 
 ASKED_TO_STOP = (signal.SIGTERM, signal.SIGINT, signal.SIGHUP, signal.SIGQUIT, signal.SIGUSR1, signal.SIGUSR2)
 """Signals that end neither a supervisor nor the process beside it."""
-HEEDED = (signal.SIGCHLD, *ASKED_TO_STOP)
+HANDLED_SIGNALS = (signal.SIGCHLD, *ASKED_TO_STOP)
 
 _LIBC = ctypes.CDLL(None, use_errno=True)
 
@@ -41,7 +41,7 @@ def heed_signals() -> int:
     """Return a descriptor that can be read when a signal has come. The handlers do nothing; the job would inherit SIG_IGN."""
     bell, ring = os.pipe2(os.O_CLOEXEC | os.O_NONBLOCK)
     signal.set_wakeup_fd(ring, warn_on_full_buffer=False)
-    for number in HEEDED:
+    for number in HANDLED_SIGNALS:
         signal.signal(number, lambda *_: None)
     signal.pthread_sigmask(signal.SIG_SETMASK, ())
     return bell

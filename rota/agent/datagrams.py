@@ -9,7 +9,7 @@ import socket
 from collections.abc import Iterator
 from pathlib import Path
 
-LONGEST = 65_536
+MAX_DATAGRAM_BYTES = 65_536
 
 
 @contextlib.contextmanager
@@ -51,5 +51,5 @@ def receive(box: socket.socket, most: int) -> list[bytes]:
     found: list[bytes] = []
     with contextlib.suppress(BlockingIOError):
         while len(found) < most:
-            found.append(box.recv(LONGEST))
+            found.append(box.recv(MAX_DATAGRAM_BYTES))
     return found

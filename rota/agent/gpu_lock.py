@@ -16,7 +16,7 @@ from rota.errors import RotaError
 from rota.wire.home import user_of
 
 LOCK, HOLDER = "rota-gpu/", "rota-by/"
-LONGEST_NAME = 107
+MAX_NAME_BYTES = 107
 """Bytes of a name that the kernel takes."""
 NAMES = Path("/proc/net/unix")
 
@@ -67,7 +67,7 @@ def holder_of(uuid: str) -> LockHolder | None:
 def _bound(name: str) -> socket.socket:
     box = socket.socket(socket.AF_UNIX, socket.SOCK_DGRAM | socket.SOCK_CLOEXEC)
     try:
-        box.bind(b"\0" + os.fsencode(name)[:LONGEST_NAME])
+        box.bind(b"\0" + os.fsencode(name)[:MAX_NAME_BYTES])
     except BaseException:
         box.close()
         raise

@@ -1,4 +1,4 @@
-"""Readings of working GPUs from NVIDIA's management library: memory, utilisation, clocks, temperature, processes.
+"""Readings of working GPUs from NVIDIA's management library: memory, utilization, clocks, temperature, processes.
 
 A driver in trouble may block a call for minutes, or make it fail. So a thread of its own makes the calls, at most once a second
 and only on request. A caller never waits longer than it wants to. What can't be read is unknown.
@@ -29,7 +29,7 @@ class GpuReading:
     """When, in Unix time."""
     memory_gib: float | None = None
     used_gib: float | None = None
-    utilisation: float | None = None
+    utilization: float | None = None
     """The part of the last moments in which something ran on it, from 0 to 1."""
     clock_mhz: int | None = None
     max_clock_mhz: int | None = None
@@ -82,7 +82,7 @@ def _reading(nvml: Any, handle: Any) -> GpuReading:
         at_s=at_s,
         memory_gib=None if memory is None else memory.total / GIB,
         used_gib=None if memory is None else memory.used / GIB,
-        utilisation=_read_or_none(lambda: nvml.nvmlDeviceGetUtilizationRates(handle).gpu / 100.0),
+        utilization=_read_or_none(lambda: nvml.nvmlDeviceGetUtilizationRates(handle).gpu / 100.0),
         clock_mhz=_read_or_none(lambda: int(nvml.nvmlDeviceGetClockInfo(handle, nvml.NVML_CLOCK_SM))),
         max_clock_mhz=_read_or_none(lambda: int(nvml.nvmlDeviceGetMaxClockInfo(handle, nvml.NVML_CLOCK_SM))),
         temperature_c=_read_or_none(lambda: int(nvml.nvmlDeviceGetTemperature(handle, nvml.NVML_TEMPERATURE_GPU))),

@@ -11,7 +11,7 @@ from typing import Any, NamedTuple
 from rota.agent.gpu_readings import GpuReading, Readings
 from rota.agent.gpu_use import AttemptKey, GpuUse
 
-_TOLD = tuple(each.name for each in fields(GpuReading) if each.name not in ("at_s", "processes"))
+_REPORTED = tuple(each.name for each in fields(GpuReading) if each.name not in ("at_s", "processes"))
 """Fields of a reading that mean something on another machine. Process numbers do not."""
 
 
@@ -30,15 +30,15 @@ def plain_report(report: GpuReport, now_s: float) -> dict[str, Any]:
     readings = {}
     for name, reading in report.readings.items():
         plain = asdict(reading)
-        readings[name] = {"age_s": now_s - reading.at_s, **{each: plain[each] for each in _TOLD}}
-    uses = [[*key, now_s - use.at_s, _or_none(use.utilisation), _or_none(use.gib)] for key, use in report.uses.items()]
+        readings[name] = {"age_s": now_s - reading.at_s, **{each: plain[each] for each in _REPORTED}}
+    uses = [[*key, now_s - use.at_s, _or_none(use.utilization), _or_none(use.gib)] for key, use in report.uses.items()]
     return {"readings": readings, "uses": uses, "taken": dict(report.taken)}
 
 
 def read_report(plain: Mapping[str, Any], now_s: float) -> GpuReport:
     """Return a report that was made at `now_s`. Fields of a later version are ignored."""
     readings = {
-        name: GpuReading(now_s - each["age_s"], **{field: each[field] for field in _TOLD if field in each})
+        name: GpuReading(now_s - each["age_s"], **{field: each[field] for field in _REPORTED if field in each})
         for name, each in plain["readings"].items()
     }
     uses = {(job, attempt): GpuUse(now_s - age, _or_nan(busy), _or_nan(gib)) for job, attempt, age, busy, gib in plain["uses"]}

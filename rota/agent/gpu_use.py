@@ -1,6 +1,6 @@
 """How jobs use their GPUs, from readings of the GPUs.
 
-The utilisation of a GPU counts for a job only if no other job runs there. Memory is known for each process if NVML lists
+The utilization of a GPU counts for a job only if no other job runs there. Memory is known for each process if NVML lists
 processes of this machine. In a container it often does not. Then all used memory counts for the job, if no other job runs there,
 which is never less than what the job has.
 """
@@ -21,8 +21,8 @@ class GpuUse(NamedTuple):
     """How a job uses its GPUs at an instant; NaN if unknown."""
 
     at_s: float
-    utilisation: float
-    """Mean utilisation of its GPUs, from 0 to 1."""
+    utilization: float
+    """Mean utilization of its GPUs, from 0 to 1."""
     gib: float
     """Largest memory on one of its GPUs, in GiB."""
 
@@ -64,14 +64,14 @@ def gpu_use(everyone: list[GpuHolder], readings: Readings, life_of: Callable[[in
         for gpu in sorted(holder.gpus):
             shared = any(other.works and gpu in other.gpus for other in everyone if other is not holder)
             seen.append(_on_one(holder, readings[gpu], lives[gpu], ours, shared))
-        found[holder.key] = together(seen)
+        found[holder.key] = combine_uses(seen)
     return found
 
 
-def together(seen: Sequence[GpuUse]) -> GpuUse:
+def combine_uses(seen: Sequence[GpuUse]) -> GpuUse:
     """Return the use of several GPUs, or of the GPUs of several nodes, as one."""
     gib = math.nan if any(math.isnan(each.gib) for each in seen) else max(each.gib for each in seen)
-    busy = sum(each.utilisation for each in seen) / len(seen)
+    busy = sum(each.utilization for each in seen) / len(seen)
     return GpuUse(min(each.at_s for each in seen), busy, gib)
 
 
@@ -84,5 +84,5 @@ def _on_one(holder: GpuHolder, reading: GpuReading, lives: Mapping[int, str], ou
     else:
         gib = math.nan if shared or reading.used_gib is None else reading.used_gib
     strangers = bool(mine) and not set(lives.values()) <= ours
-    busy = math.nan if shared or strangers or reading.utilisation is None else reading.utilisation
+    busy = math.nan if shared or strangers or reading.utilization is None else reading.utilization
     return GpuUse(reading.at_s, busy, gib)

@@ -17,7 +17,7 @@ from rota.folders import make_folder
 
 LIMIT_BYTES = 64 << 20
 """What a job's log may take, unless the operator says otherwise."""
-SMALLEST_LIMIT_BYTES = 1 << 14
+MIN_LIMIT_BYTES = 1 << 14
 LOOK_AT_DISK_BYTES = 1 << 20
 """Written between two looks at the room on the disk."""
 FREE_BYTES, FREE_PART = 256 << 20, 0.1
@@ -28,11 +28,11 @@ MARKER = "--- rota:"
 _MARKER = MARKER.encode()
 _FORGED = re.compile(rb"(?:[\n\r\x0b\x0c\x1c-\x1e]|\xc2\x85|\xe2\x80[\xa8\xa9])" + re.escape(_MARKER[:-1]) + rb"(?=:)")
 """A line of a job that begins like one of Rota's, after whatever a terminal or a program takes for the end of a line."""
-_LONGEST_BEGINNING = 3 + len(_MARKER)
+_MAX_BEGINNING_BYTES = 3 + len(_MARKER)
 
 _CONTINUES = "--- rota: continues {} at byte {} ---\n"
 _HEADER = re.compile(rb"--- rota: continues \S+ at byte (\d+) ---\n")
-_LONGEST_HEADER = 200
+_MAX_HEADER_BYTES = 200
 
 
 class LogPiece(NamedTuple):
@@ -57,7 +57,7 @@ class Log:
 
     def __init__(self, path: Path, limit_bytes: int = LIMIT_BYTES) -> None:
         self.path = path
-        self._most = max(limit_bytes, SMALLEST_LIMIT_BYTES) // 2
+        self._most = max(limit_bytes, MIN_LIMIT_BYTES) // 2
         make_folder(path.parent)
         if not path.exists() and _older(path).exists():  # cut off between two renames
             self._begin(_end(_older(path)))
@@ -141,7 +141,7 @@ class Log:
         if _MARKER in text:
             text = _FORGED.sub(rb"\g<0>\\", text)
         # The colon of a forged marker is new, so the backslash before it is behind what was written earlier.
-        written, self._before = len(self._before), text[-_LONGEST_BEGINNING:]
+        written, self._before = len(self._before), text[-_MAX_BEGINNING_BYTES:]
         return text[written:]
 
     def _full(self, coming: int) -> bool:
@@ -206,7 +206,7 @@ def _segments(path: Path) -> list[_Segment]:
     for name in (path, _older(path)):
         with contextlib.suppress(FileNotFoundError):
             descriptor = os.open(name, os.O_RDONLY | os.O_CLOEXEC)
-            header = _HEADER.match(os.pread(descriptor, _LONGEST_HEADER, 0))
+            header = _HEADER.match(os.pread(descriptor, _MAX_HEADER_BYTES, 0))
             start, length = (int(header[1]), header.end()) if header else (0, 0)
             if start in found:
                 os.close(descriptor)
@@ -222,6 +222,6 @@ def _older(path: Path) -> Path:
 def _end(path: Path) -> int:
     """The position behind the last byte of one file."""
     with path.open("rb") as file:
-        header = _HEADER.match(file.read(_LONGEST_HEADER))
+        header = _HEADER.match(file.read(_MAX_HEADER_BYTES))
         start, length = (int(header[1]), header.end()) if header else (0, 0)
         return start + os.fstat(file.fileno()).st_size - length

@@ -31,13 +31,13 @@ from rota.agent.processes import ProcessIdentity, boot_s, end_all, kill, members
 MARGIN_SECONDS = 1.0
 """How much later than the supervisor this process ends a job."""
 AGAIN_SECONDS = 1.0
-LONGEST_SLEEP_SECONDS = 10.0
+MAX_SLEEP_SECONDS = 10.0
 """A sleep does not count the time that the machine itself slept, and a lease does."""
-LEFTOVERS_SECONDS = 5.0
+KILL_REMAINING_SECONDS = 5.0
 SUPERVISOR_WORD, WRITER_WORD = "rota.agent.supervisor", "rota.agent.log_writer"
 ROOM_BYTES = 1 << 18
 """Output that may wait in the supervisor for the log; the rest waits in the job's pipe."""
-LONGEST_MESSAGE = 1024
+MAX_MESSAGE_CHARS = 1024
 
 _OUTPUT, _MARK, _NOTE, _ANNOUNCE, _FINISH = b"o", b"m", b"n", b"a", b"f"
 _FRAME = struct.Struct("<cI")
@@ -104,7 +104,7 @@ class LogWriter:
         """Take what it has to say."""
         with contextlib.suppress(OSError):
             while True:
-                message = self.control.recv(LONGEST_MESSAGE)
+                message = self.control.recv(MAX_MESSAGE_CHARS)
                 if not message:
                     self.problem = self.problem or "the process that writes it was killed"
                     return
@@ -201,8 +201,8 @@ def _run(path: Path, limit_bytes: int, inbox: int, watch: "_Watch") -> NoReturn:
         writing = threading.Thread(target=_write, args=(path, limit_bytes, inbox, watch.control, ring), daemon=True)
         writing.start()
         if watch.run(done):
-            end_all(watch.signs._replace(ancestor=None), seconds=LEFTOVERS_SECONDS)
-            writing.join(LEFTOVERS_SECONDS)
+            end_all(watch.signs._replace(ancestor=None), seconds=KILL_REMAINING_SECONDS)
+            writing.join(KILL_REMAINING_SECONDS)
     except BaseException:
         _give_up()
     os._exit(0)
@@ -260,7 +260,7 @@ def _open(path: Path, limit_bytes: int, control: socket.socket) -> Log | None:
     try:
         log = Log(path, limit_bytes)
     except OSError as error:
-        message = _PROBLEM + (error.strerror or str(error)).encode(errors="replace")[: LONGEST_MESSAGE // 2]
+        message = _PROBLEM + (error.strerror or str(error)).encode(errors="replace")[: MAX_MESSAGE_CHARS // 2]
     with contextlib.suppress(OSError):
         control.send(message)
     return log
@@ -285,7 +285,7 @@ class _Watch:
             if boot_s() >= self._due_s:
                 self._end()
                 self._due_s = boot_s() + AGAIN_SECONDS
-            ready = waiting.poll(1000.0 * min(max(self._due_s - boot_s(), 0.0), LONGEST_SLEEP_SECONDS) + 1.0)
+            ready = waiting.poll(1000.0 * min(max(self._due_s - boot_s(), 0.0), MAX_SLEEP_SECONDS) + 1.0)
             if done in {descriptor for descriptor, _ in ready}:
                 return False
             if self._is_alone():
@@ -303,7 +303,7 @@ class _Watch:
     def _is_alone(self) -> bool:
         """Whether the supervisor is gone. What it sends only wakes this process."""
         try:
-            while self.control.recv(LONGEST_MESSAGE):
+            while self.control.recv(MAX_MESSAGE_CHARS):
                 pass
         except BlockingIOError:
             return False

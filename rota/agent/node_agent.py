@@ -30,7 +30,7 @@ from rota.agent.messages import AgentMessage, Forget, agent_command, decode_mess
 from rota.agent.node_files import NodeFiles, boot_number, keep_boot_number
 from rota.agent.node_parking import with_parking
 from rota.agent.other_programs import OtherPrograms
-from rota.agent.processes import boot_id, boot_s, life_of
+from rota.agent.processes import attempt_id_of, boot_id, boot_s
 from rota.folders import make_folder, state_folder
 from rota.model.commands import Renew
 
@@ -161,7 +161,7 @@ class NodeAgent:
         mine = {uuid: read[uuid] for uuid in self._names if uuid in read}
         with self._lock:
             everyone = holders(self._machine.inventory(), self._machine.variables, self._uuids)
-        uses = gpu_use(everyone, mine, life_of) if mine else {}
+        uses = gpu_use(everyone, mine, attempt_id_of) if mine else {}
         others = self._others.look(mine, {holder.life for holder in everyone if holder.life})
         taken = {self._names[uuid]: by for uuid, by in others.items()}
         return plain_report(GpuReport(self._named(mine), uses, taken), time.time())

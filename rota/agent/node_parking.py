@@ -19,4 +19,4 @@ def with_parking(order: LaunchOrder, *, real_gpus: bool) -> LaunchOrder:
     )
     way, why = choose_park_method(facts)
     env = {**order.env, **parking_environment(facts, order.env)}
-    return order._replace(env=env, park_way=way, park_why=why)
+    return order._replace(env=env, park_method=way, park_reason=why)

@@ -12,7 +12,7 @@ from pathlib import Path
 
 from rota.agent.disk import RUN
 from rota.agent.gpu_readings import Readings
-from rota.agent.processes import PROC, life_of, parent_of
+from rota.agent.processes import PROC, attempt_id_of, parent_of
 from rota.wire.home import user_of
 
 STAYS_SECONDS = 3.0
@@ -47,7 +47,7 @@ class OtherPrograms:
         return self.found
 
     def _others(self, pids: Iterable[int], lives: Collection[str]) -> list[int]:
-        if not tells_own_numbers():
+        if not reports_own_numbers():
             return []
         others = (pid for pid in sorted(pids) if _lives(pid) and not _name(pid).startswith(MPS_NAME))
         return [pid for pid in others if not self._is_ours(pid, lives)]
@@ -55,7 +55,7 @@ class OtherPrograms:
     def _is_ours(self, pid: int, lives: Collection[str]) -> bool:
         above: int | None = pid
         while above is not None and above > 1:
-            if ((life := life_of(above)) and life in lives) or self._is_supervisor(above):
+            if ((life := attempt_id_of(above)) and life in lives) or self._is_supervisor(above):
                 return True
             above = parent_of(above)
         return False
@@ -68,7 +68,7 @@ class OtherPrograms:
         return False
 
 
-def tells_own_numbers() -> bool:
+def reports_own_numbers() -> bool:
     """Whether NVML's numbers of processes are those of this process's own view of the machine."""
     with contextlib.suppress(OSError):
         return (PROC / "self/ns/pid").stat().st_ino == _FIRST_NAMESPACE

@@ -73,7 +73,7 @@ def end_of(
 ) -> tuple[str, str | None]:
     """Return the outcome of an attempt that ended with this exit code, and the problem in words. `left`: processes that could not
     be ended; `resizing`: whether it was to be started again; `stood_still`: whether its supervisor stood still."""
-    outcome = outcome_of(code, status.asked, signalled=signalled, done=is_done(status))
+    outcome = outcome_of(code, status.stop_reason, signalled=signalled, done=is_done(status))
     if outcome == FAILED and resizing:
         outcome, left = LOST, left or f"it was to save and be started again, and left with exit code {code}"
     elif outcome == FAILED and status.state == PARKED:  # parked or being resumed, so it did not fail by itself
@@ -87,7 +87,7 @@ def parked_text(steps_done: float, gib: float) -> str:
     return f"parked at step {steps_done:,.0f}" + (f", {gib:.1f} GiB of its GPU memory on the host" if gib else "")
 
 
-def asked_text(number: int) -> str:
+def requested_text(number: int) -> str:
     return f"asked to save and stop; messages about {signal_name(number)} below are the job's own"
 
 
@@ -138,8 +138,10 @@ def end_text(status: AttemptStatus) -> str:
         return f"failed: {status.problem}" if status.pid is None else f"failed{_how(status.exit_code)}"
     where = _where(status)
     if status.outcome == YIELDED:
-        verb = "suspended" if status.asked else "yielded"
-        said = ["lease over"] * (status.asked == LEASE) + ["exit code 0 after it was asked to stop"] * (status.exit_code == 0)
+        verb = "suspended" if status.stop_reason else "yielded"
+        said = ["lease over"] * (status.stop_reason == LEASE) + ["exit code 0 after it was asked to stop"] * (
+            status.exit_code == 0
+        )
         said += [f"its state could not be saved: {status.saving_problem}"] * bool(status.saving_problem and lost_seconds(status))
         return f"{verb} {where}" + (f" ({', '.join(said)})" if said else "")
-    return f"killed {where}" if status.asked == KILL else f"lost {where}: {status.problem}"
+    return f"killed {where}" if status.stop_reason == KILL else f"lost {where}: {status.problem}"

@@ -12,7 +12,7 @@ from rota.agent.attempt_files import LaunchOrder
 from rota.agent.constants import SESSION
 from rota.agent.log_writer import LogWriter
 from rota.agent.processes import ProcessIdentity, boot_s
-from rota.agent.progress_parser import Progress
+from rota.agent.progress_parser import ProgressParser
 
 PUMP_BYTES = 1 << 18
 """The most that is read at a time, so that the supervisor can see to its other work in between."""
@@ -30,7 +30,7 @@ class Output:
 
     def __init__(self, order: LaunchOrder, signs: ProcessIdentity) -> None:
         self.log = LogWriter(Path(order.log), order.log_bytes, signs)
-        self.progress = Progress(order.progress) if order.progress is not None and order.progress != SESSION else None
+        self.progress = ProgressParser(order.progress) if order.progress is not None and order.progress != SESSION else None
         self.came_s = 0.0
         """When output last came, in Unix time."""
         self.grows = True

@@ -5,7 +5,7 @@ The time before the first step is not part of its pace, because loading a framew
 
 from typing import NamedTuple
 
-SHORTEST_SECONDS, LONGEST_SECONDS = 5.0, 120.0
+MIN_SECONDS, MAX_SECONDS = 5.0, 120.0
 """Bounds of the window of the pace, in seconds. The window is the last half of the job's working time."""
 
 
@@ -25,7 +25,7 @@ class Pace(NamedTuple):
         """Return the pace after this step. A job that returns to an earlier step starts from there."""
         if self.first_s is None or self.since_s is None or steps < self.since_steps:
             return Pace(at_s, at_s, steps, at_s, steps)
-        wanted = min(max((at_s - self.first_s) / 2, SHORTEST_SECONDS), LONGEST_SECONDS)
+        wanted = min(max((at_s - self.first_s) / 2, MIN_SECONDS), MAX_SECONDS)
         if at_s - self.next_s < wanted:
             return self
         return Pace(self.first_s, self.next_s, self.next_steps, at_s, steps)

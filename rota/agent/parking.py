@@ -30,7 +30,7 @@ PARK_SECONDS = 300.0
 """Time limit for moving memory to the host, in seconds. The first time it takes 0.75 s for each GiB."""
 WAKE_SECONDS = 300.0
 RING_AGAIN_SECONDS = 1.0
-LONGEST_REASON = 300
+MAX_REASON_CHARS = 300
 
 _GPU = re.compile(r"/dev/nvidia\d+")
 
@@ -128,7 +128,7 @@ class Parking:
             wanted = self.phase == PARKING and pid in self._waited_for
             self._left(pid)
             if wanted:
-                self._give_up(str(message.get("reason", ""))[:LONGEST_REASON])
+                self._give_up(str(message.get("reason", ""))[:MAX_REASON_CHARS])
             self._settle()
 
     def look(self) -> None:

@@ -135,7 +135,7 @@ def _carries(pid: int, life: str) -> bool:
     return bool(life) and f"{ATTEMPT_ID}={life}".encode() in _environment(pid)
 
 
-def life_of(pid: int) -> str:
+def attempt_id_of(pid: int) -> str:
     """The life that a process was started with; empty: none, or we may not read it."""
     prefix = f"{ATTEMPT_ID}=".encode()
     found = (each.removeprefix(prefix) for each in _environment(pid) if each.startswith(prefix))

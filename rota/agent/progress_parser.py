@@ -29,7 +29,7 @@ class _TooSlow(Exception):
     pass
 
 
-class Progress:
+class ProgressParser:
     """Follows the output of a job. `step` and `total` are the last ones seen."""
 
     def __init__(self, pattern: str) -> None:

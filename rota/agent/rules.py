@@ -76,7 +76,7 @@ class TrackedAttempt(NamedTuple):
     lease_s: float = math.inf
     renewed_s: float = -math.inf
     """Time at which the newest renewal was sent."""
-    asked: str | None = None
+    stop_reason: str | None = None
     """Reason for which it was asked to stop: suspend, kill or lease."""
     outcome: str | None = None
 
@@ -146,9 +146,9 @@ def _change(known: KnownJob, command: AgentCommand) -> Decision:
     held = known.held
     if held is None or not held.is_alive or not is_meant(held, command):
         return Decision(known, refusal=NOT_HERE)
-    if command.op == RESIZE and (held.state != RUNNING or held.asked is not None):
+    if command.op == RESIZE and (held.state != RUNNING or held.stop_reason is not None):
         return Decision(known, refusal=NOT_RUNNING)
-    if command.op == RESUME and held.asked is not None:
+    if command.op == RESUME and held.stop_reason is not None:
         return Decision(known, refusal=LEAVING)
     held = held._replace(sequence=command.sequence)
     if command.op == RESIZE:
@@ -157,12 +157,12 @@ def _change(known: KnownJob, command: AgentCommand) -> Decision:
         held = held._replace(
             start_sequence=command.sequence,
             state=RUNNING,
-            asked=None,
+            stop_reason=None,
             lease_s=max(held.lease_s, command.lease_s),
             renewed_s=max(held.renewed_s, command.sent_s),
         )
     else:
-        held = held._replace(asked=KILL if held.asked == KILL else command.op)
+        held = held._replace(stop_reason=KILL if held.stop_reason == KILL else command.op)
     return Decision(known._replace(held=held), command.op)
 
 
@@ -208,19 +208,19 @@ def is_over(lease_s: float, now_s: float) -> bool:
 def expire_lease(known: KnownJob, now_s: float) -> Decision:
     """End an attempt that outlives its lease, unless it was asked to stop before."""
     held = known.held
-    if held is None or not held.is_alive or held.asked is not None or not is_over(held.lease_s, now_s):
+    if held is None or not held.is_alive or held.stop_reason is not None or not is_over(held.lease_s, now_s):
         return Decision(known, answers=False)
-    return Decision(known._replace(held=held._replace(asked=LEASE)), LEASE)
+    return Decision(known._replace(held=held._replace(stop_reason=LEASE)), LEASE)
 
 
 def parked(held: TrackedAttempt) -> TrackedAttempt:
     """Return an attempt that a suspension has parked."""
-    return held._replace(state=PARKED, asked=None)
+    return held._replace(state=PARKED, stop_reason=None)
 
 
 def kept_running(held: TrackedAttempt) -> TrackedAttempt:
     """Return an attempt that could not be parked and keeps running. That is the reply to the command."""
-    return held._replace(asked=None, start_sequence=held.sequence)
+    return held._replace(stop_reason=None, start_sequence=held.sequence)
 
 
 def ended(held: TrackedAttempt, outcome: str) -> TrackedAttempt:
@@ -239,6 +239,6 @@ def describe(held: TrackedAttempt | None, attempt: int) -> Reply:
         return Reply(STARTED, held.start_sequence)
     if held.state == PARKED:
         return Reply(PARKED, held.sequence)
-    if held.outcome == YIELDED and held.asked == SUSPEND:
+    if held.outcome == YIELDED and held.stop_reason == SUSPEND:
         return Reply(SUSPENDED, held.sequence)
     return Reply(EXITED, held.sequence, held.outcome or LOST)

@@ -67,12 +67,12 @@ from rota.agent.disk import (
 )
 from rota.agent.outcome import (
     EXIT_YIELDED,
-    asked_text,
     end_of,
     end_text,
     exit_code_of,
     is_done,
     parked_text,
+    requested_text,
     signal_number,
     start_text,
 )
@@ -94,7 +94,7 @@ HUNG_SECONDS = 5.0
 UNWRITTEN_SECONDS = 3600.0
 """How long to keep retrying when a full disk prevents writing the final status, in seconds. After that, the agent declares the
 attempt lost."""
-LONGEST_SLEEP_SECONDS = 10.0
+MAX_SLEEP_SECONDS = 10.0
 """Longest wait, in seconds. A wait does not count the time in which the machine was suspended, and a lease does."""
 DATAGRAMS_AT_ONCE = 64
 
@@ -123,7 +123,7 @@ class Supervisor:
         """Exit codes of orphans since the job was asked to stop."""
         self.anew: LaunchOrder | None = None
         """Order with which the job is started again once it has saved and exited; None if it is not to be."""
-        self.anew_sequence: int | None = None
+        self.restart_sequence: int | None = None
         """Sequence of the resize that started the job again, until the job makes a step; None otherwise."""
         self.signs = ProcessIdentity(order.env.get(ATTEMPT_ID, ""), boot_s(), os.getpid())
         self.job_lock: int | None = None
@@ -165,7 +165,7 @@ class Supervisor:
             self.status = self.status._replace(started_s=self._now_s(), problem=problem or None)
             self._begin_if_silent()
             self._tell()
-            while not self._over() or self._start_anew(output, job_lock):
+            while not self._over() or self._restart(output, job_lock):
                 self._wait(output)
         except child.NotStarted as error:
             return self._end(FAILED, error.exit_code, error.problem)
@@ -232,8 +232,8 @@ class Supervisor:
         return held.lease_s if held is not None else 0.0
 
     def _next_s(self) -> float:
-        instants = [boot_s() + LONGEST_SLEEP_SECONDS, self._kill_s(), self.parking.next_s]
-        if self.status.asked is None:
+        instants = [boot_s() + MAX_SLEEP_SECONDS, self._kill_s(), self.parking.next_s]
+        if self.status.stop_reason is None:
             instants.append(self.until_s)
         if self.output is not None:
             instants.append(self.output.look_s)
@@ -253,7 +253,7 @@ class Supervisor:
         """Return whether the job has ended. A shell dies of the signal to its group while its command still saves."""
         if self.exit_code is None:
             return False
-        told = self.status.asked in {SUSPEND, LEASE} or self.anew is not None
+        told = self.status.stop_reason in {SUSPEND, LEASE} or self.anew is not None
         saving = self.exit_code == -self.stop_signal and told and not self.killed
         return not (saving and members(self.signs))
 
@@ -266,7 +266,7 @@ class Supervisor:
                 elif exited[0] == self.main:
                     self.exit_code = code
                     self.parking.close()
-                elif (self.status.asked or self.anew) and not self.parking.is_helper(exited[0]):
+                elif (self.status.stop_reason or self.anew) and not self.parking.is_helper(exited[0]):
                     self.adopted_codes.add(code)
 
     # Requests and reports.
@@ -278,7 +278,7 @@ class Supervisor:
             log.start_again()
             self._guard()
         log.listen()
-        if log.killed and self.exit_code is not None and self.status.asked is None:
+        if log.killed and self.exit_code is not None and self.status.stop_reason is None:
             self._carry_out(rules.expire_lease(self.known, math.inf))
             self.killed = self.stood_still = True
 
@@ -307,7 +307,7 @@ class Supervisor:
         elif command is not None and command.parks:
             self._park(command)
         elif command is not None and command.op == RESIZE:
-            self._resize(command) if command.env is None else self._resize_anew(command, command.env)
+            self._resize(command) if command.env is None else self._resize_by_restart(command, command.env)
         elif command is not None:
             self._carry_out(self._decide(command))
 
@@ -324,19 +324,19 @@ class Supervisor:
             self.status = self.status._replace(start_sequence=command.sequence, pace=Pace())
         self._carry_out(decision)
 
-    def _resize_anew(self, command: rules.AgentCommand, env: Mapping[str, str | None]) -> None:
+    def _resize_by_restart(self, command: rules.AgentCommand, env: Mapping[str, str | None]) -> None:
         """Ask the job to save and exit, in order to start the same command again on other GPUs."""
         decision = self._decide(command)
         if decision.action == RESIZE and self.exit_code is None:
-            self.anew, self.anew_sequence = resized_order(self.order, env, command.gpus_text), command.sequence
+            self.anew, self.restart_sequence = resized_order(self.order, env, command.gpus_text), command.sequence
             self.kill_at_s = boot_s() + self.grace_seconds[SUSPEND]
             self._leave()
         self._carry_out(decision)
 
-    def _start_anew(self, output: Output, job_lock: int) -> bool:
+    def _restart(self, output: Output, job_lock: int) -> bool:
         """Start the job again if it has exited for a resize. Return False if it did not save, or has to stop, so that it ends."""
         anew, code = self.anew, self._code()
-        if anew is None or self.status.asked is not None or self._kill_remaining():
+        if anew is None or self.status.stop_reason is not None or self._kill_remaining():
             return False
         self._last_words()
         # A launcher of several processes may fail by the signal, though they have saved.
@@ -363,10 +363,10 @@ class Supervisor:
 
     def _carry_out(self, decision: rules.Decision) -> None:
         """Carry out a decision of the rules. A grace period that has begun is only ever shortened."""
-        before, self.known = self.status.asked, decision.known
+        before, self.known = self.status.stop_reason, decision.known
         held = self.known.held
         if held is not None:
-            self.status = self.status._replace(sequence=held.sequence, asked=held.asked)
+            self.status = self.status._replace(sequence=held.sequence, stop_reason=held.stop_reason)
         if decision.action in self.grace_seconds:
             at_s = boot_s() + self.grace_seconds[decision.action]
             self.kill_at_s = at_s if self.kill_at_s is None else min(at_s, self.kill_at_s)
@@ -394,7 +394,7 @@ class Supervisor:
         self.signalled = self.exit_code is None
         assert self.output is not None
         self.output.drain(self._now_s())
-        self.output.log.announce(asked_text(self.stop_signal))
+        self.output.log.announce(requested_text(self.stop_signal))
         # A stopped process gets the signal when it continues.
         for number in (self.stop_signal, signal.SIGCONT):
             with contextlib.suppress(OSError):
@@ -409,11 +409,11 @@ class Supervisor:
     def _park(self, command: rules.AgentCommand) -> None:
         """Begin to park the job, if it runs."""
         decision = self._decide(command)
-        runs = self.status.state == RUNNING and self.status.asked is None and self.exit_code is None
+        runs = self.status.state == RUNNING and self.status.stop_reason is None and self.exit_code is None
         if decision.action != SUSPEND or not runs:
             return self._carry_out(decision)
         self.known, self.then = decision.known, PARK
-        self.status = self.status._replace(sequence=command.sequence, asked=SUSPEND)
+        self.status = self.status._replace(sequence=command.sequence, stop_reason=SUSPEND)
         self.parking.begin()
         self._advance_parking()
         self._tell()
@@ -448,7 +448,7 @@ class Supervisor:
         self.then, held = None, rules.kept_running(self.known.held)
         self.known = self.known._replace(held=held)
         self.output.log.note(f"kept running: it can't be parked ({self.parking.problem}), and is not known to save its state")
-        self.status = self.status._replace(asked=None, start_sequence=held.start_sequence)
+        self.status = self.status._replace(stop_reason=None, start_sequence=held.start_sequence)
         self._tell()
 
     def _parked(self) -> None:
@@ -459,7 +459,7 @@ class Supervisor:
         self.known = self.known._replace(held=rules.parked(self.known.held))
         self.output.log.note(parked_text(self.status.steps_done, self.parking.gib))
         self.status = self.status._replace(
-            state=PARKED, asked=None, parked_s=self._now_s(), parked_gib=self.parking.gib, parking_problem=None
+            state=PARKED, stop_reason=None, parked_s=self._now_s(), parked_gib=self.parking.gib, parking_problem=None
         )
         self._tell()
 
@@ -502,8 +502,8 @@ class Supervisor:
         if old.began_s is None and done is not None and done != self.order.from_step:
             # Not `>`: it may resume from an earlier checkpoint than we know of. The daemon waits for this, so report it at once.
             self.status, self.told_s = self.status._replace(began_s=at_s), 0.0
-        if self.anew_sequence is not None and self.anew is None and done is not None and done > self.status.steps_saved:
-            sequence, self.anew_sequence = self.anew_sequence, None
+        if self.restart_sequence is not None and self.anew is None and done is not None and done > self.status.steps_saved:
+            sequence, self.restart_sequence = self.restart_sequence, None
             self.status, self.told_s = self.status._replace(start_sequence=sequence), 0.0
         self.untold = self.untold or self.status != old
 

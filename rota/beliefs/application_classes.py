@@ -15,7 +15,7 @@ from rota.beliefs.kmeans import best_count, kmeans
 from rota.errors import OptionError
 from rota.model.units import Floats
 
-MOST_CLASSES = 10
+MAX_CLASSES = 10
 SEED = 1
 
 Features = tuple[float, float]
@@ -46,12 +46,12 @@ class Classes:
         return self.classes[int(((self.centres - spot) ** 2).sum(axis=1).argmin())]
 
 
-def classify(features: Mapping[str, Features], most: int = MOST_CLASSES) -> Classes:
+def classify(features: Mapping[str, Features], most: int = MAX_CLASSES) -> Classes:
     """Return the classes of profiles by their features. Nothing is random: the generator of the starts has a fixed key."""
     if not features:
         raise OptionError("nothing to classify.", field="features", value=0, hint="give the features of at least one profile")
     if not 1 <= most <= len(string.ascii_uppercase):
-        raise OptionError("must be from 1 to 26.", field="most", value=most, hint=f"{MOST_CLASSES} is usual")
+        raise OptionError("must be from 1 to 26.", field="most", value=most, hint=f"{MAX_CLASSES} is usual")
     # Sorted by name, so the order in which profiles are listed does not matter.
     profiles = sorted(features)
     points = np.array([features[profile] for profile in profiles], dtype=np.float64)

@@ -33,9 +33,9 @@ NEAR = 0.07
 """Distance (RMS over measured cells) from which references count much less than one at distance 0."""
 NO_FIT_DISTANCE = 0.2
 """Distance between two profiles in a cell where one fits and the other does not."""
-MOST_LEFT_OUT = 32
+MAX_LEFT_OUT = 32
 """Maximum number of references that are left out in turn to find the error of a guess."""
-MOST_SCALE = 2.0
+MAX_SCALE = 2.0
 """Maximum factor by which a profile's error may differ from that of a typical reference, up or down."""
 ROUNDS = 20
 """Rounds of filling gaps in the references. The cells hardly change after ten."""
@@ -46,11 +46,11 @@ class ProfileCell(NamedTuple):
 
     accelerator: str
     gpus: int
-    apart: bool = False
+    across_nodes: bool = False
     """Whether the GPUs are on several nodes."""
-    beside: str = ""
+    colocated_with: str = ""
     """The profile on the same GPUs; empty if there is none."""
-    theirs: bool = False
+    of_partner: bool = False
     """Whether the cell is the fraction left for the other profile, not for this one."""
 
 
@@ -91,7 +91,7 @@ class ReferenceTable:
     @cached_property
     def pair_places(self) -> frozenset[tuple[str, int]]:
         """Accelerator types and GPU counts with a measured pair."""
-        return frozenset((cell.accelerator, cell.gpus) for cell in self.columns if cell.beside)
+        return frozenset((cell.accelerator, cell.gpus) for cell in self.columns if cell.colocated_with)
 
     @cached_property
     def _learnt(self) -> dict[tuple[int, ...], tuple[Floats, Floats, float]]:
@@ -118,7 +118,7 @@ class ReferenceTable:
         trust, errors, typical = self._learnt[key]
         # If the profile is farther from its nearest reference than references are from theirs, less is known about it than about
         # them.
-        scale = min(max(float(distances.min()) / typical, 1 / MOST_SCALE), MOST_SCALE) if typical > 1e-6 else 1.0
+        scale = min(max(float(distances.min()) / typical, 1 / MAX_SCALE), MAX_SCALE) if typical > 1e-6 else 1.0
         return Guess(trust * blended + (1 - trust) * near, errors * scale, votes, weights, distances)
 
     @cached_property
@@ -126,7 +126,7 @@ class ReferenceTable:
         """Number of the group of each column whose profiles share memory: pairs on as many GPUs of a type; -1 for other
         columns."""
         numbers: dict[tuple[str, int], int] = {}
-        places = [(cell.accelerator, cell.gpus) if cell.beside else None for cell in self.columns]
+        places = [(cell.accelerator, cell.gpus) if cell.colocated_with else None for cell in self.columns]
         return np.array([-1 if place is None else numbers.setdefault(place, len(numbers)) for place in places], dtype=np.intp)
 
     def _bias(self, surprises: Floats) -> Floats:
@@ -167,7 +167,7 @@ class ReferenceTable:
         count, width = len(self.names), len(self.columns)
         if count < 3:
             return np.full(width, 0.5), np.full(width, UNPROFILED_UNCERTAINTY), 0.0
-        chosen = np.unique(np.linspace(0, count - 1, min(count, MOST_LEFT_OUT)).astype(np.intp))
+        chosen = np.unique(np.linspace(0, count - 1, min(count, MAX_LEFT_OUT)).astype(np.intp))
         off, nearest = np.full((2, len(chosen), width), np.nan), []
         for place, left_out in enumerate(chosen):
             rest = np.delete(np.arange(count), left_out)
@@ -195,7 +195,7 @@ def _medians(errors: Floats) -> Floats:
 
 
 def _scaled(cell: ProfileCell, value: float) -> float:
-    return value if cell.beside else math.log(value)
+    return value if cell.colocated_with else math.log(value)
 
 
 def rate_of(log_rate: float) -> float:
@@ -285,7 +285,7 @@ def _filled(values: Floats, levelled: NDArray[np.bool_]) -> Floats:
 
 def reference_table(rows: Mapping[str, Mapping[ProfileCell, float]], paired: bool) -> ReferenceTable:
     """Build the columns of the references: exclusive rates, and ratios if `paired`."""
-    cells = sorted({cell for row in rows.values() for cell in row if paired or not cell.beside})
+    cells = sorted({cell for row in rows.values() for cell in row if paired or not cell.colocated_with})
     columns = {cell: number for number, cell in enumerate(cells)}
     values = np.full((len(rows), len(cells)), np.nan)
     fits = np.full((len(rows), len(cells)), np.nan)
@@ -295,14 +295,14 @@ def reference_table(rows: Mapping[str, Mapping[ProfileCell, float]], paired: boo
                 fits[number, columns[cell]] = float(value > 0)
                 if value > 0:
                     values[number, columns[cell]] = _scaled(cell, value)
-    levelled = np.array([not cell.beside for cell in cells], dtype=bool)
+    levelled = np.array([not cell.colocated_with for cell in cells], dtype=bool)
     return ReferenceTable(tuple(rows), columns, _filled(values, levelled), ~np.isnan(values), fits, levelled)
 
 
 def reference_rows(reference: Rates, names: Sequence[str]) -> dict[str, dict[ProfileCell, float]]:
     """Return the measurements of each reference: exclusive steps per second, and ratios in pairs."""
     rows: dict[str, dict[ProfileCell, float]] = {name: {} for name in names}
-    for table, apart in ((reference.table, False), (reference.apart, True)):
+    for table, apart in ((reference.table, False), (reference.across_nodes, True)):
         for (profile, accelerator, gpus), rate in table.items():
             if profile in rows:
                 rows[profile][ProfileCell(accelerator, gpus, apart)] = rate
@@ -313,8 +313,8 @@ def reference_rows(reference: Rates, names: Sequence[str]) -> dict[str, dict[Pro
         ratios = [ratio_of(rate, whole) for rate, whole in zip(packed, alone, strict=True) if whole is not None]
         if len(ratios) == 2:
             for one, other, (mine, theirs) in ((first, second, ratios), (second, first, ratios[::-1])):
-                rows[one].setdefault(ProfileCell(accelerator, gpus, beside=other), mine)
-                rows[one].setdefault(ProfileCell(accelerator, gpus, beside=other, theirs=True), theirs)
+                rows[one].setdefault(ProfileCell(accelerator, gpus, colocated_with=other), mine)
+                rows[one].setdefault(ProfileCell(accelerator, gpus, colocated_with=other, of_partner=True), theirs)
     return {name: row for name, row in rows.items() if row}
 
 

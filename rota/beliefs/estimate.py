@@ -31,7 +31,7 @@ KEEP_MEASUREMENTS = 9
 TYPICAL_SHARE = 0.6
 """Fraction of the rate that is assumed to be left next to another job, for a job that never ran exclusively: about the median of
 the pairs in Gavel's table that fit."""
-MOST_SPREAD = 2.0
+MAX_UNCERTAINTY = 2.0
 """Largest spread of an estimate: a factor of three."""
 
 Measured = tuple[str, str, int, bool, str]
@@ -91,7 +91,7 @@ class Estimator:
         if seen is not None:
             return seen
         known = self._alone(profile)
-        if cell.apart:
+        if cell.across_nodes:
             return self._several(profile, known, cell)
         if not any(rate > 0 for rate in known.values()):
             return None
@@ -100,7 +100,7 @@ class Estimator:
             # Neither the profile nor anything that stands for it ran exclusively.
             spread = max(spread, UNPROFILED_UNCERTAINTY if profile not in self._references() else 0.0)
         # On one node it is at least as fast as on several.
-        return max(rate, known.get(cell._replace(apart=True), 0.0)), spread
+        return max(rate, known.get(cell._replace(across_nodes=True), 0.0)), spread
 
     def colocated_rates(self, first: str, second: str, accelerator: str, gpus: int) -> tuple[tuple[float, float], float] | None:
         """Return (steps per second of each while both share these GPUs, relative spread of the worse one); None if nothing is
@@ -112,7 +112,7 @@ class Estimator:
 
     def _together(self, first: str, second: str, accelerator: str, gpus: int) -> tuple[tuple[float, float], float] | None:
         both = ((first, second), (second, first))
-        seen = [self._seen(one, ProfileCell(accelerator, gpus, beside=other)) for one, other in both]
+        seen = [self._seen(one, ProfileCell(accelerator, gpus, colocated_with=other)) for one, other in both]
         shares = [self._share(one, other, accelerator, gpus) if None in seen else None for one, other in both]
         votes = [share[2] for share in shares if share is not None]
         # A profile that ran next to the other fits, and so does the other.
@@ -155,7 +155,7 @@ class Estimator:
 
     def _references(self) -> dict[str, dict[ProfileCell, float]]:
         if not self._rows:
-            every = {name for name, _, _ in (*self.reference.table, *self.reference.apart)}
+            every = {name for name, _, _ in (*self.reference.table, *self.reference.across_nodes)}
             names = every if self.profiles is None else every.intersection(self.profiles)
             self._rows.update(reference_rows(self.reference, sorted(names)))
         return self._rows
@@ -167,14 +167,14 @@ class Estimator:
 
     def _seen(self, profile: str, cell: ProfileCell) -> tuple[float, float] | None:
         """Return (rate, spread) as measured here or for the reference."""
-        found = self.measured.get((profile, cell.accelerator, cell.gpus, cell.apart, cell.beside))
+        found = self.measured.get((profile, cell.accelerator, cell.gpus, cell.across_nodes, cell.colocated_with))
         if found:
             middle = median(found)
             return middle, median(abs(rate - middle) for rate in found) / middle if middle > 0 else 0.0
-        if self.profiles is not None and not {profile, cell.beside or profile}.issubset(self.profiles):
+        if self.profiles is not None and not {profile, cell.colocated_with or profile}.issubset(self.profiles):
             return None
-        if cell.beside:
-            pair = self.reference.colocated_rates(profile, cell.beside, cell.accelerator, cell.gpus)
+        if cell.colocated_with:
+            pair = self.reference.colocated_rates(profile, cell.colocated_with, cell.accelerator, cell.gpus)
             return None if pair is None else (pair[0], 0.0)
         row = self._references().get(profile, {})
         return (row[cell], 0.0) if cell in row else None
@@ -187,7 +187,7 @@ class Estimator:
         return self._known[profile]
 
     def _measured_alone(self, profile: str) -> dict[ProfileCell, float]:
-        row = {cell: rate for cell, rate in self._references().get(profile, {}).items() if not cell.beside}
+        row = {cell: rate for cell, rate in self._references().get(profile, {}).items() if not cell.colocated_with}
         shared: dict[ProfileCell, float] = {}
         for name, accelerator, gpus, apart, beside in self._keys.get(profile, ()):
             if name == profile:
@@ -206,9 +206,9 @@ class Estimator:
                 if alone is not None:
                     share = ratio_of(median(self.measured[name, accelerator, gpus, apart, beside]), alone[0])
                     if name == profile:
-                        row[ProfileCell(accelerator, gpus, beside=beside)] = share
+                        row[ProfileCell(accelerator, gpus, colocated_with=beside)] = share
                     if beside == profile:
-                        row[ProfileCell(accelerator, gpus, beside=name, theirs=True)] = share
+                        row[ProfileCell(accelerator, gpus, colocated_with=name, of_partner=True)] = share
         return row
 
     def _guess(self, profile: str, paired: bool) -> Guess | None:
@@ -228,9 +228,9 @@ class Estimator:
             return (rate_of(value) if self._fits(known, cell, votes) else 0.0), spread
         if not self._fits(known, cell, 1.0):
             return 0.0, UNPROFILED_UNCERTAINTY
-        row = {other: math.log(rate) for other, rate in known.items() if rate > 0 and not other.apart}
+        row = {other: math.log(rate) for other, rate in known.items() if rate > 0 and not other.across_nodes}
         for other in self._table(paired=False).columns:
-            if other not in known and not other.apart and (found := self._completed(profile, known, other)) is not None:
+            if other not in known and not other.across_nodes and (found := self._completed(profile, known, other)) is not None:
                 row[other] = found[0]
         # Measured on several nodes only. In one node the profile is at least as fast.
         row = row or {other: math.log(rate) for other, rate in known.items() if rate > 0}
@@ -254,13 +254,13 @@ class Estimator:
         if guess is None or not shared or cell not in table.columns:
             return None
         column = table.columns[cell]
-        spread = min(MOST_SPREAD, math.expm1(min(float(guess.errors[column]), MOST_SPREAD)))
+        spread = min(MAX_UNCERTAINTY, math.expm1(min(float(guess.errors[column]), MAX_UNCERTAINTY)))
         return float(guess.values[column]), spread, float(guess.fits[column])
 
     def _fits(self, known: Mapping[ProfileCell, float], cell: ProfileCell, votes: float) -> bool:
         """Let the references vote on whether the profile fits. If it did not fit on the nearest number of GPUs, only the
         references that did not fit there either vote."""
-        same = [other for other in known if other.accelerator == cell.accelerator and not other.apart]
+        same = [other for other in known if other.accelerator == cell.accelerator and not other.across_nodes]
         near = min(same, key=lambda other: (abs(math.log(other.gpus / cell.gpus)), other.gpus), default=None)
         if near is None or known[near] > 0:
             return votes >= 0.5
@@ -283,7 +283,7 @@ class Estimator:
             return None
         value, error, votes = np.mean(found, axis=0)
         ratio = float(np.clip(value, 0.01, 1.0))
-        spread = min(MOST_SPREAD, float(error) / ratio)
+        spread = min(MAX_UNCERTAINTY, float(error) / ratio)
         return ratio, spread if exact else max(spread, UNPROFILED_UNCERTAINTY), float(votes)
 
     def _views(self, one: str, other: str) -> list[tuple[str, str, bool]]:

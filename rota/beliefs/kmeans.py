@@ -18,8 +18,8 @@ from rota.errors import OptionError
 from rota.model.units import Floats, Ints
 
 STARTS = 10
-MOST_STEPS = 300
-MOST_CELLS = 4_000_000
+MAX_STEPS = 300
+MAX_CELLS = 4_000_000
 """Largest number of distances in memory at once."""
 
 
@@ -107,7 +107,7 @@ def _nearest(points: Floats, centres: Floats) -> tuple[Ints, Floats]:
     """Return the nearest centre of every point, the first of several, and the squared distance to it."""
     labels = np.empty(len(points), dtype=np.int64)
     away = np.empty(len(points))
-    step = max(1, MOST_CELLS // (len(centres) * points.shape[1]))
+    step = max(1, MAX_CELLS // (len(centres) * points.shape[1]))
     for start in range(0, len(points), step):
         part = slice(start, start + step)
         squares = ((points[part, None, :] - centres[None, :, :]) ** 2).sum(axis=2)
@@ -137,7 +137,7 @@ def _plus_plus(points: Floats, counts: Ints, k: int, draw: np.random.Generator) 
 
 
 def _space(points: Floats, counts: Ints, centres: Floats) -> Floats:
-    for _ in range(MOST_STEPS):
+    for _ in range(MAX_STEPS):
         labels, away = _nearest(points, centres)
         held = np.bincount(labels, weights=counts, minlength=len(centres))
         sums = np.stack([np.bincount(labels, weights=column * counts, minlength=len(centres)) for column in points.T], axis=1)
@@ -157,7 +157,7 @@ def _line(points: Floats, counts: Ints, centres: Floats) -> Floats:
     values = points[:, 0]
     held, sums = (np.concatenate(([0.0], np.cumsum(each))) for each in (counts, values * counts))
     now = np.sort(centres[:, 0])
-    for _ in range(MOST_STEPS):
+    for _ in range(MAX_STEPS):
         cuts = np.searchsorted(values, (now[1:] + now[:-1]) / 2, side="right")
         edges = np.concatenate(([0], cuts, [len(values)]))
         sizes = held[edges[1:]] - held[edges[:-1]]
@@ -197,7 +197,7 @@ def _space_sums(rows: Floats, own: Ints, clusters: int) -> Floats:
     member = np.zeros((len(rows), clusters))
     member[np.arange(len(rows)), own] = 1.0
     sums = np.empty((len(rows), clusters))
-    step = max(1, MOST_CELLS // (len(rows) * rows.shape[1]))
+    step = max(1, MAX_CELLS // (len(rows) * rows.shape[1]))
     for start in range(0, len(rows), step):
         part = slice(start, start + step)
         sums[part] = np.sqrt(((rows[part, None, :] - rows[None, :, :]) ** 2).sum(axis=2)) @ member

@@ -17,7 +17,7 @@ USUAL_EPOCHS = 30.0
 EPOCH_SECONDS = 60.0
 """Assumed duration of an epoch at a job's fastest size, for jobs that do not give the length of an epoch, in seconds."""
 
-LEAST_LEFT = 1.0
+MIN_LEFT = 1.0
 """Minimum number of epochs left of a job that has trained longer than all others."""
 LEFT_OF_DONE = 0.1
 """Minimum of the epochs left of such a job, as a fraction of the epochs done."""
@@ -31,4 +31,4 @@ def epochs_left(done: Floats, finished: Sequence[float], usual: float) -> Floats
     at = lengths.searchsorted(done, side="right")
     longer = len(lengths) - at
     left = after[at] / np.maximum(longer, 1) - done
-    return np.where(longer > 0, np.maximum(left, 0.0), np.maximum(LEAST_LEFT, LEFT_OF_DONE * done))
+    return np.where(longer > 0, np.maximum(left, 0.0), np.maximum(MIN_LEFT, LEFT_OF_DONE * done))

@@ -3,7 +3,7 @@ with which it can share GPUs. Jobs share GPUs only at their requested size."""
 
 from collections.abc import Iterator, Sequence
 
-from rota.beliefs.rates import STANDS_STILL, UNPROFILED_UNCERTAINTY, Rates
+from rota.beliefs.rates import NEGLIGIBLE_RATE, UNPROFILED_UNCERTAINTY, Rates
 from rota.model.cluster import Cluster
 from rota.model.options import Kind, OptionRow, Options
 from rota.model.reasons import Reason
@@ -11,7 +11,7 @@ from rota.model.units import MILLI
 
 
 def make_options(
-    kinds: Sequence[Kind], cluster: Cluster, rates: Rates, *, packing: bool = False, before: Options | None = None
+    kinds: Sequence[Kind], cluster: Cluster, rates: Rates, *, colocation: bool = False, before: Options | None = None
 ) -> Options:
     """Return all options of all kinds. A pool gives no option if it is too small, refused by the job, or estimated not to run it.
     The options in `before`, made for the first kinds, stay as they are."""
@@ -22,28 +22,28 @@ def make_options(
         if row.partner_kind < 0 and _is_asked(row, kinds):
             alone[row.kind][row.pool] = row.rate
     for number in range(known, len(kinds)):
-        rows += _rows_of(number, kinds, alone, cluster, rates, packing)
+        rows += _rows_of(number, kinds, alone, cluster, rates, colocation)
     return Options.of(rows, len(kinds), before.lasting if before is not None else ())
 
 
-def grown(options: Options, kinds: Sequence[Kind], cluster: Cluster, rates: Rates, *, packing: bool) -> Options:
+def grown(options: Options, kinds: Sequence[Kind], cluster: Cluster, rates: Rates, *, colocation: bool) -> Options:
     """Return the same options, followed by those that the cluster offers since it has more GPUs."""
     rows = list(options.rows())
     have = {_key(row) for row in rows}
     alone: list[dict[int, float]] = [{} for _ in kinds]
     for number in range(len(kinds)):
-        found = _rows_of(number, kinds, alone, cluster, rates, packing)
+        found = _rows_of(number, kinds, alone, cluster, rates, colocation)
         rows += [row for row in found if _key(row) not in have]
     return Options.of(rows, len(kinds), options.lasting)
 
 
 def _rows_of(
-    number: int, kinds: Sequence[Kind], alone: list[dict[int, float]], cluster: Cluster, rates: Rates, packing: bool
+    number: int, kinds: Sequence[Kind], alone: list[dict[int, float]], cluster: Cluster, rates: Rates, colocation: bool
 ) -> list[OptionRow]:
     """Return all rows of a kind: exclusive, and colocated with itself and the kinds before it."""
     found = _alone(number, kinds[number], cluster, rates)
     alone[number] = {row.pool: row.rate for row in found if _is_asked(row, kinds)}
-    if packing:
+    if colocation:
         for other in range(number + 1):
             if kinds[other].demand.gpus == kinds[number].demand.gpus >= 1:
                 found += _shared(number, other, kinds, alone, cluster, rates)
@@ -60,7 +60,7 @@ def renewed(options: Options, kinds: Sequence[Kind], cluster: Cluster, rates: Ra
             fresh[_key(new)] = new
     for way in ways:
         if way.partner_kind < 0 and way.kind in changed:  # an option known not to run stays, at next to nothing
-            fresh.setdefault(_key(way), way._replace(rate=STANDS_STILL, spread=0.0))
+            fresh.setdefault(_key(way), way._replace(rate=NEGLIGIBLE_RATE, uncertainty=0.0))
         if way.partner_kind < 0 and _is_asked(way, kinds):
             alone[way.kind][way.pool] = fresh.get(_key(way), way).rate
     for way in ways:
@@ -69,8 +69,8 @@ def renewed(options: Options, kinds: Sequence[Kind], cluster: Cluster, rates: Ra
                 fresh[_key(new)] = new
     for way in ways:
         if way.partner_kind >= 0 and changed & {way.kind, way.partner_kind}:  # known not to run with this partner
-            fresh.setdefault(_key(way), way._replace(rate=STANDS_STILL, spread=0.0))
-    ordered = [fresh.get(_key(way), way)._replace(account=way.account) for way in ways]
+            fresh.setdefault(_key(way), way._replace(rate=NEGLIGIBLE_RATE, uncertainty=0.0))
+    ordered = [fresh.get(_key(way), way)._replace(share_column=way.share_column) for way in ways]
     return Options.of(ordered, len(kinds), options.lasting)
 
 
@@ -105,8 +105,8 @@ def _alone(number: int, kind: Kind, cluster: Cluster, rates: Rates) -> list[Opti
             row = OptionRow(number, pool, milligpus, rate, spread, batch_size=batch_size, requested=asked)
             if rate > 0:
                 ways.append(row)
-            elif rates.only_guessed(kind.profile, accelerator, width):
-                untried.append(row._replace(rate=STANDS_STILL, spread=UNPROFILED_UNCERTAINTY))
+            elif rates.only_assumed(kind.profile, accelerator, width):
+                untried.append(row._replace(rate=NEGLIGIBLE_RATE, uncertainty=UNPROFILED_UNCERTAINTY))
     if not ways:
         return [way._replace(rate=rates.speeds.get(cluster.pools[way.pool], 1.0)) for way in untried]
     return ways + untried

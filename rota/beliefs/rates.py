@@ -25,7 +25,7 @@ bandwidth. A type that is not listed counts as a V100."""
 UNPROFILED_UNCERTAINTY = 0.5
 """Uncertainty of the rough rule, as a relative standard deviation."""
 
-STANDS_STILL = 1e-6
+NEGLIGIBLE_RATE = 1e-6
 """Steps per second of a job that is estimated not to run, where an option or a measurement needs a rate. Never worth taking."""
 
 
@@ -62,7 +62,7 @@ class Rates:
     """Steps per second of the whole gang in one node."""
     speeds: Mapping[str, float] = field(default_factory=lambda: SPEEDS)
     """Accelerator type -> speed of an unprofiled job, in steps per second."""
-    apart: Mapping[Key, float] = field(default_factory=dict)
+    across_nodes: Mapping[Key, float] = field(default_factory=dict)
     """Steps per second of the whole gang across nodes, with the keys of `table`."""
     pairs: Mapping[tuple[str, str, str, int], tuple[float, float]] = field(default_factory=dict)
     """(first profile, second profile, accelerator type, GPUs) -> steps per second of each while both share these GPUs."""
@@ -83,11 +83,11 @@ class Rates:
 
     @cached_property
     def _apart(self) -> dict[tuple[str, str], list[int]]:
-        return _counts(self.apart)
+        return _counts(self.across_nodes)
 
     @cached_property
     def _profiles(self) -> frozenset[str]:
-        return frozenset(profile for profile, _, _ in (*self.table, *self.apart))
+        return frozenset(profile for profile, _, _ in (*self.table, *self.across_nodes))
 
     @cached_property
     def _learner(self) -> Learner | None:
@@ -96,7 +96,7 @@ class Rates:
 
     @cached_property
     def _spread_profiles(self) -> frozenset[str]:
-        return frozenset(profile for profile, _, _ in self.apart)
+        return frozenset(profile for profile, _, _ in self.across_nodes)
 
     def rate(self, profile: str, accelerator: str, gpus: int, levels: int = 0) -> tuple[float, float]:
         """Return (steps per second, relative spread) of a gang that spans this many levels of locality, 0 in one node. A rate of
@@ -109,12 +109,14 @@ class Rates:
             known = self.model.rate(profile, kind, gpus, levels) if profile and self.model is not None else None
             return known if known is not None else (self.speeds.get(kind, 1.0), UNPROFILED_UNCERTAINTY)
         if levels and (profile, kind) in self._apart:
-            rate, spread = self._nearest(self.apart, self._apart, profile, kind, gpus)
+            rate, spread = self._nearest(self.across_nodes, self._apart, profile, kind, gpus)
             return rate / self._further(profile, kind, gpus, levels), spread
         if (profile, kind) in self._together:
             return self._nearest(self.table, self._together, profile, kind, gpus)
         # Measured over several nodes only. In one node the profile is at least as fast.
-        return self._nearest(self.apart, self._apart, profile, kind, gpus) if (profile, kind) in self._apart else (0.0, 0.0)
+        return (
+            self._nearest(self.across_nodes, self._apart, profile, kind, gpus) if (profile, kind) in self._apart else (0.0, 0.0)
+        )
 
     def rate_of(
         self, profile: str, demand: Demand, accelerator: str, gpus: int, batch_size: int = 0, levels: int = 0
@@ -186,7 +188,7 @@ class Rates:
             return rate * there[0] / here[0], there[1]
         return rate * gpus / near, UNPROFILED_UNCERTAINTY
 
-    def only_guessed(self, profile: str, accelerator: str, gpus: int) -> bool:
+    def only_assumed(self, profile: str, accelerator: str, gpus: int) -> bool:
         """Return whether the belief about a profile there is an estimate, so that a rate of 0 may be wrong."""
         model = self._learner
         if not profile or profile in self._profiles or model is None:
@@ -236,7 +238,7 @@ class Rates:
         if levels and self.spread_penalty is not None:  # the cost of spreading is known, so this gives the rate in one node
             rate, levels = rate * self.spread_penalty.slowdown(profile, levels), 0
         if levels and rate <= 0:
-            rate = STANDS_STILL  # only a measurement in one node can show that the profile does not run at all
+            rate = NEGLIGIBLE_RATE  # only a measurement in one node can show that the profile does not run at all
         if profile not in self._profiles:
             if self._learner is not None:
                 return MeasuredRates(model=self._learner.observed(profile, kind, gpus, rate, beside, levels))
@@ -300,7 +302,7 @@ class MeasuredRates:
         return replace(
             rates,
             table={**rates.table, **self.table},
-            apart={**rates.apart, **self.apart},
+            across_nodes={**rates.across_nodes, **self.apart},
             pairs={**rates.pairs, **self.pairs},
             batches={**rates.batches, **self.batches},
             model=self.model if self.model is not None else rates.model,
@@ -325,7 +327,7 @@ class MeasuredRates:
 
         return cls(
             differing(rates.table, given.table),
-            differing(rates.apart, given.apart),
+            differing(rates.across_nodes, given.across_nodes),
             differing(rates.pairs, given.pairs),
             differing(rates.batches, given.batches),
             None if rates.model == given.model else rates.model,

@@ -14,7 +14,7 @@ import numpy as np
 
 from rota.model.units import Floats
 
-MOST_OVERLAP = 10.0
+MAX_OVERLAP = 10.0
 TINY = 1e-9
 
 
@@ -84,7 +84,7 @@ def fit(seen: Sequence[StepMeasurement]) -> StepTime:
     slope = max(float(np.polyfit(local, seconds, 1)[0]) if len(set(local.tolist())) > 1 else shortest / local[0], TINY)
     start = np.array([shortest / 2, slope, shortest / 5, TINY * 10, shortest / 5, TINY * 10, 2.0])
     low = np.array([TINY] * 6 + [1.0])
-    high = np.array([np.inf] * 6 + [MOST_OVERLAP])
+    high = np.array([np.inf] * 6 + [MAX_OVERLAP])
 
     def errors(values: Floats) -> Floats:
         found: Floats = np.log(whole(values) / seconds)

@@ -18,7 +18,7 @@ from rota.beliefs.kmeans import best_count, kmeans
 from rota.errors import OptionError
 from rota.model.units import Floats, Ints
 
-MOST_BINS = 10
+MAX_BINS = 10
 """Largest number of bins, without outliers, for which the silhouette is compared. The smallest is 2."""
 PAL_BINS = 2
 """Number of bins, without outliers, that PAL's published code always uses."""
@@ -27,12 +27,12 @@ SEED = 1
 
 HALF_LIFE_S = 7 * 86_400.0
 """Time after which a measurement counts half as much, in seconds: cards are repasted, fans fail, drivers change."""
-MOST_HALVINGS = 60.0
+MAX_HALVINGS = 60.0
 KEEP_MEASUREMENTS = 9
 """Number of measurements kept for a GPU and class."""
 PRIOR_WEIGHT = 2.5
 """Weight of the first belief, in measurements, so that one or two odd runs do not make a slow GPU."""
-LEAST_PAST = 2.0
+MIN_PAST = 2.0
 """Minimum weight of all earlier knowledge, in measurements, however old it is. A single measurement never overturns it."""
 NOISE = 0.05
 """Relative difference between two runs on the same GPU, if it is unknown."""
@@ -58,19 +58,19 @@ class Variability:
     classes: tuple[str, ...]
     scores: Floats
     """(classes, gpus): factor on the time of a step; 1.0 is the median, more is slower."""
-    spread: Floats
+    uncertainty: Floats
     """(classes, gpus): relative uncertainty of a score; 0 if unknown."""
     class_of: Mapping[str, str] = field(default_factory=dict)
     """Profile or model -> class. Profiles that are not listed are in the first class."""
     recent: Mapping[tuple[int, int], tuple[Measurement, ...]] = field(default_factory=dict)
     """(class, GPU) -> the first belief, then the latest measurements."""
-    first_spread: Floats | None = None
+    first_uncertainty: Floats | None = None
     """Spread before anything was learned; None if nothing was learned yet."""
 
     def __post_init__(self) -> None:
         if not self.classes or len(set(self.classes)) != len(self.classes):
             raise OptionError("must be distinct, one at least.", field="classes", value=self.classes, hint='("A", "B")')
-        for name in ("scores", "spread"):
+        for name in ("scores", "uncertainty"):
             array = np.array(getattr(self, name), dtype=np.float64)
             if array.ndim != 2 or array.shape != (len(self.classes), np.shape(self.scores)[-1]):
                 raise OptionError("must be (classes, gpus).", field=name, value=array.shape, hint="one row per class")
@@ -87,14 +87,14 @@ class Variability:
 
     def first(self, gpus: int) -> "Variability":
         """Return the scores of the first GPUs only, before anything was learned."""
-        return replace(self, scores=self.scores[:, :gpus], spread=self.spread[:, :gpus])
+        return replace(self, scores=self.scores[:, :gpus], uncertainty=self.uncertainty[:, :gpus])
 
     def grown(self, gpus: int) -> "Variability":
         """Return the scores with this many more GPUs, about which nothing is known."""
         more = np.ones((len(self.classes), gpus))
-        spread = np.concatenate((self.spread, more * 0), axis=1)
-        first = None if self.first_spread is None else np.concatenate((self.first_spread, more * 0), axis=1)
-        return replace(self, scores=np.concatenate((self.scores, more), axis=1), spread=spread, first_spread=first)
+        spread = np.concatenate((self.uncertainty, more * 0), axis=1)
+        first = None if self.first_uncertainty is None else np.concatenate((self.first_uncertainty, more * 0), axis=1)
+        return replace(self, scores=np.concatenate((self.scores, more), axis=1), uncertainty=spread, first_uncertainty=first)
 
     @classmethod
     def alike(cls, gpus: int, classes: tuple[str, ...] = ("A",), class_of: Mapping[str, str] | None = None) -> "Variability":
@@ -219,14 +219,16 @@ class _Draft:
 
     def __init__(self, before: Variability) -> None:
         self._before = before
-        self._first = before.spread if before.first_spread is None else before.first_spread
-        self._scores, self._spread, self._recent = before.scores.copy(), before.spread.copy(), dict(before.recent)
+        self._first = before.uncertainty if before.first_uncertainty is None else before.first_uncertainty
+        self._scores, self._spread, self._recent = before.scores.copy(), before.uncertainty.copy(), dict(before.recent)
         self._changed = False
 
     def done(self) -> Variability:
         if not self._changed:
             return self._before
-        return replace(self._before, scores=self._scores, spread=self._spread, recent=self._recent, first_spread=self._first)
+        return replace(
+            self._before, scores=self._scores, uncertainty=self._spread, recent=self._recent, first_uncertainty=self._first
+        )
 
     def learn(self, row: int, members: Ints, slowdown: float, now_s: float) -> None:
         self.clear(row, members, slowdown)
@@ -289,7 +291,7 @@ def _binned(scores: Floats, *, by_silhouette: bool) -> Floats:
     limit = scores.mean() + OUTLIER_DEVIATIONS * scores.std(ddof=1) if len(scores) > 1 else math.inf
     apart = scores > limit
     draw = np.random.Generator(np.random.Philox(key=SEED))
-    usual = max(best_count(scores[~apart], MOST_BINS, draw)[0], 1) if by_silhouette else PAL_BINS
+    usual = max(best_count(scores[~apart], MAX_BINS, draw)[0], 1) if by_silhouette else PAL_BINS
     found = kmeans(scores, usual + int(apart.sum()), draw)
     centres = found.centres[:, 0]
     return (centres / np.median(centres))[found.labels]
@@ -299,9 +301,9 @@ def _weighted_median(kept: Sequence[Measurement]) -> float:
     """Return the smallest value that half of the weight does not exceed."""
     newest_s = max(when for when, _, _ in kept)
     # The limit keeps very old measurements from vanishing altogether.
-    weights = [weight * 0.5 ** min((newest_s - when) / HALF_LIFE_S, MOST_HALVINGS) for when, _, weight in kept]
+    weights = [weight * 0.5 ** min((newest_s - when) / HALF_LIFE_S, MAX_HALVINGS) for when, _, weight in kept]
     past = sum(weights[:-1])
-    weights = [weight * max(1.0, LEAST_PAST / past) for weight in weights[:-1]] + weights[-1:]
+    weights = [weight * max(1.0, MIN_PAST / past) for weight in weights[:-1]] + weights[-1:]
     order = sorted(range(len(kept)), key=lambda each: kept[each][1])
     half, passed = sum(weights) / 2, 0.0
     for each in order:

@@ -10,7 +10,7 @@ import typer
 from rota.cli import common_flags as flag
 
 if TYPE_CHECKING:
-    from rota.ray.sweep_backend import RayCells
+    from rota.ray.sweep_backend import RaySweepBackend
 
 
 class CellProgress:
@@ -19,16 +19,16 @@ class CellProgress:
     def __init__(self, what: str, show: Callable[[str, int, int, float], None], ray: str | None, *, insecure: bool) -> None:
         self.done = self.total = 0
         self._what, self._show = what, show
-        self._ray: RayCells | None = None
+        self._ray: RaySweepBackend | None = None
 
-        def on_ray() -> "RayCells":
-            from rota.ray.sweep_backend import RayCells
+        def on_ray() -> "RaySweepBackend":
+            from rota.ray.sweep_backend import RaySweepBackend
 
-            self._ray = RayCells(str(ray), lambda text: note(f"{text}."), insecure=insecure)
+            self._ray = RaySweepBackend(str(ray), lambda text: note(f"{text}."), insecure=insecure)
             note(f"{what} run on {self._ray}.")
             return self._ray
 
-        self.backend: Callable[[], RayCells] | None = on_ray if ray is not None else None
+        self.backend: Callable[[], RaySweepBackend] | None = on_ray if ray is not None else None
         """Function that connects to the Ray cluster; None if cells run on this machine."""
 
     def watch(self, done: int, total: int) -> None:

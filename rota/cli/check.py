@@ -34,7 +34,7 @@ def check(
             if isinstance(each, RotaError):
                 typer.echo(f"{each.message}\nTry: {each.hint or 'rota check --help'}", err=True)
             else:
-                typer.echo(f"{file}  ok: {each.kind}, {each.says}")
+                typer.echo(f"{file}  ok: {each.kind}, {each.summary}")
     if wrong:
         raise typer.Exit(2 if all(isinstance(problem, InputError) for problem in wrong) else 1)
 

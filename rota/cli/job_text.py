@@ -93,13 +93,13 @@ def count(gpus: float) -> str:
 
 def wants(row: JobRow) -> str:
     """Return the requested GPUs, such as `4 GPUs, any of A100 V100`."""
-    types = [clean(each) for each in row.accepts]
+    types = [clean(each) for each in row.accepted_accelerators]
     return count(row.gpus) + (f", {types[0]}" if len(types) == 1 else f", any of {' '.join(types)}" if types else "")
 
 
 def holds(row: JobRow) -> str:
     """Return the placement, such as `4xA100 n1:0-3`; an empty text if the job has no GPUs."""
-    return " ".join(filter(None, (f"{row.gpus:g}x{row.accelerator}", row.where))) if row.accelerator else ""
+    return " ".join(filter(None, (f"{row.gpus:g}x{row.accelerator}", row.placement))) if row.accelerator else ""
 
 
 def done(row: JobRow) -> float | None:

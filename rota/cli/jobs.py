@@ -131,7 +131,7 @@ def _notes(status: "StatusRow") -> list[str]:
     """Return the lines below the table about what needs attention."""
     from rota.cli import job_text
 
-    lines = [f"The policy failed: {job_text.clean(status.policy_problem)}"] if status.policy_problem else []
+    lines = [f"The policy failed: {job_text.clean(status.policy_error)}"] if status.policy_error else []
     lines += [job_text.clean(line) for line in status.slow_gpus]
     if status.disk_problem:
         lines.append(f"Attention: {job_text.clean(status.disk_problem)}")
@@ -230,7 +230,7 @@ def _cells(row: "JobRow", wide: bool) -> tuple[str, ...]:
 
 
 def _short(row: "JobRow") -> str:
-    return f"{row.gpus:g}x{'/'.join(row.accepts)}" if row.accepts else f"{row.gpus:g}"
+    return f"{row.gpus:g}x{'/'.join(row.accepted_accelerators)}" if row.accepted_accelerators else f"{row.gpus:g}"
 
 
 def footer(shown: int, total: int, everything: bool, status: "StatusRow | None") -> str:

@@ -10,7 +10,7 @@ if TYPE_CHECKING:
     from rota.wire.rows import GpuRow, NodeRow
 
 BUSY, PACKED, FREE, BAD = "■◧□✕"
-ODD = 1.25
+SLOW_GPU_FACTOR = 1.25
 """Slowdown from which a GPU is listed as slow."""
 MAX_NAME_CHARS = 32
 """Maximum length of a job's name in the table. -o wide shows whole names."""
@@ -69,12 +69,12 @@ def _wide(rows: "list[NodeRow]") -> list[str]:
             cells.append(
                 (
                     job_text.clean(node.name),
-                    str(gpu.place),
+                    str(gpu.index),
                     node.accelerator,
                     ", ".join(map(str, gpu.jobs)) or "-",
                     ", ".join(map(str, gpu.parked)) or "-",
                     "-" if gpu.used_gib is None or gpu.memory_gib is None else f"{gpu.used_gib:.1f} of {gpu.memory_gib:.0f} GiB",
-                    "-" if gpu.utilisation is None else f"{gpu.utilisation:.0%}",
+                    "-" if gpu.utilization is None else f"{gpu.utilization:.0%}",
                     "-" if gpu.clock_mhz is None else f"{gpu.clock_mhz} MHz" + _of(gpu.max_clock_mhz),
                     "-" if gpu.temperature_c is None else f"{gpu.temperature_c} °C",
                     _gpu_health(gpu) or "ok",
@@ -99,12 +99,14 @@ def _sign(gpu: "GpuRow") -> str:
 def _health(node: "NodeRow") -> str:
     if not node.up:
         return "lost"
-    slow = [f"GPU {gpu.place} {problem}" for gpu in node.gpus if (problem := _gpu_health(gpu))]
+    slow = [f"GPU {gpu.index} {problem}" for gpu in node.gpus if (problem := _gpu_health(gpu))]
     return "; ".join([*(["draining"] if node.draining else []), *slow]) or "ok"
 
 
 def _gpu_health(gpu: "GpuRow") -> str:
-    slow = f"takes {gpu.slowdown:.2f} times as long as others" if gpu.slowdown is not None and gpu.slowdown > ODD else ""
+    slow = (
+        f"takes {gpu.slowdown:.2f} times as long as others" if gpu.slowdown is not None and gpu.slowdown > SLOW_GPU_FACTOR else ""
+    )
     other = ""
     if gpu.taken_by:
         from rota.cli import job_text

@@ -72,7 +72,7 @@ def show(
             return
         typer.echo(f"{held.path}: {len(held.profiles):,} profiles on {', '.join(held.accelerators)}")
         typer.echo(
-            f"measured  {held.alone:,} alone, {held.never:,} of them 0; {held.apart:,} over several nodes; {held.pairs:,} pairs"
+            f"measured  {held.alone:,} alone, {held.never:,} of them 0; {held.across_nodes:,} over several nodes; {held.pairs:,} pairs"
         )
         typer.echo(f"GPUs      {', '.join(str(count) for count in held.gpus)}")
         typer.echo(
@@ -84,14 +84,14 @@ def show(
         typer.echo(json.dumps(dataclasses.asdict(model)))
         return
     if shaped == "csv":
-        say(shaped, rows=[dataclasses.asdict(way) for way in model.ways])
+        say(shaped, rows=[dataclasses.asdict(way) for way in model.rates])
         return
     skew = "" if model.skew is None else f", skew {model.skew:.2f}"
     typer.echo(
         f"{model.profile}: {model.title}; {many(model.params)} parameters{skew}, {model.batch:,} examples per {model.batch_of}"
     )
     by_type: dict[str, list[str]] = {}
-    for way in model.ways:
+    for way in model.rates:
         row = by_type.setdefault(way.accelerator, [way.accelerator])
         row += [short(way.steps_per_second), short(way.memory_gib)]
     heads = [head for count in COUNTS for head in (f"{count} GPU{'s' if count > 1 else ''}", "GIB")]

@@ -66,7 +66,7 @@ def classes(
 ) -> None:
     """Group profiles that use a GPU alike into application classes, the most compute-bound first.
 
-    Example: rota profile classes utilisation.csv
+    Example: rota profile classes utilization.csv
     """
     shaped = flag.shape(output)
     from rota.profiles.class_features import describe_classes

@@ -63,7 +63,7 @@ def run(
         if not 0 < value < 1e6:
             raise OptionError("must be more than 0, and finite.", field=name, value=value, hint=f"{name} 30")
     from rota.beliefs.rates import Rates
-    from rota.compose.accelerator_types import type_guesses
+    from rota.compose.accelerator_types import type_assumptions
     from rota.live.driver import Driver
     from rota.live.local_channel import LocalChannel
     from rota.live.profiling import Profiling, profile_key, profile_options
@@ -79,7 +79,9 @@ def run(
     if gpus is not None:
         _refuse_a_scheduler(home)
     else:
-        type_guesses(cluster, Rates(), typed=True)  # raises for a mistyped type; the assumed speed of types does not matter here
+        type_assumptions(
+            cluster, Rates(), typed=True
+        )  # raises for a mistyped type; the assumed speed of types does not matter here
     key = profile_key(job, Path(spec).stem)
     options = profile_options(job, key, cluster)
     folder = Path(tempfile.mkdtemp(prefix="rota-profile-"))
@@ -221,8 +223,8 @@ def _line(result: "ProfileResult") -> str:
     facts = [f"{result.steps:,.0f} steps in {result.seconds:.1f} s"]
     if result.first_step_seconds is not None:
         facts.append(f"first after {result.first_step_seconds:.1f} s")
-    if result.utilisation is not None:
-        facts.append(f"{result.utilisation:.0%} busy")
+    if result.utilization is not None:
+        facts.append(f"{result.utilization:.0%} busy")
     if result.peak_gib is not None:
         facts.append(f"{result.peak_gib:.3g} GiB")
     return f"{result.option!s:<22}  {result.steps_per_second:.4g} steps/s   {', '.join(facts)}"

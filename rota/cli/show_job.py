@@ -48,7 +48,7 @@ def _facts(row: "JobRow") -> Iterator[tuple[str, str]]:
         bar = job_text.progress(row) if job_text.done(row) is not None else ""
         yield "progress", "  ".join(filter(None, (bar, steps, job_text.speed(row))))
     yield "steps", job_text.clean(row.steps_problem)
-    busy = "" if row.utilisation is None else f"{row.utilisation:.0%} busy alone"
+    busy = "" if row.utilization is None else f"{row.utilization:.0%} busy alone"
     memory = "" if row.peak_gib is None else f"{row.peak_gib:.3g} GiB of memory on each at most"
     yield "GPUs", ", ".join(filter(None, (busy, memory)))
     yield "metrics", ", ".join(f"{job_text.clean(name)} {value:.6g}" for name, value in sorted(row.metrics.items()))
@@ -80,16 +80,19 @@ def _tried(trial: "TrialRow") -> str:
 
     other = job_text.clean(f"{trial.partner} {trial.partner_name}".strip())
     who = f"joined {other}" if trial.joined else f"was joined by {other}"
-    mine, its = _rates(trial.before, trial.after), _rates(trial.partner_before, trial.partner_after)
+    mine, its = (
+        _rates(trial.exclusive_rate, trial.colocated_rate),
+        _rates(trial.partner_exclusive_rate, trial.partner_colocated_rate),
+    )
     said = f"{_at(trial.began_at)} {who}: {mine}, its partner {its}"
     if trial.gain is not None:
         said += f", gain {100 * trial.gain:+.0f}%"
     if trial.ended_at is None:
-        return f"{said}: open, judged from {_at(trial.judged_from)} on"
+        return f"{said}: open, judged from {_at(trial.not_judged_before)} on"
     said += f": {trial.verdict} at {_at(trial.ended_at)}"
-    if trial.times_seen > 1 and trial.mean_gain is not None and trial.gain_spread is not None:
-        mean, spread = 100 * trial.mean_gain, 100 * trial.gain_spread
-        said += f" (such pairs, {trial.times_seen} times: {mean:+.0f}%, give or take {spread:.0f}%)"
+    if trial.pair_trials > 1 and trial.mean_gain is not None and trial.gain_stddev is not None:
+        mean, spread = 100 * trial.mean_gain, 100 * trial.gain_stddev
+        said += f" (such pairs, {trial.pair_trials} times: {mean:+.0f}%, give or take {spread:.0f}%)"
     return said
 
 

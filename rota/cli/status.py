@@ -42,7 +42,7 @@ def _facts(found: "StatusRow", url: str) -> list[tuple[str, str]]:
         ("cluster", f"{found.cluster}: {found.gpus_busy} of {found.gpus} {kind} busy"),
         ("policy", f"{found.policy}, placer {found.placer}, {counted(found.decisions, 'decision')}"),
         ("jobs", jobs or "none unfinished"),
-        ("attention", f"the policy failed: {found.policy_problem}" if found.policy_problem else ""),
+        ("attention", f"the policy failed: {found.policy_error}" if found.policy_error else ""),
         ("attention", found.disk_problem or ""),
     ]
     return facts + [("attention", line) for line in found.slow_gpus]

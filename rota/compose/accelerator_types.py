@@ -10,12 +10,12 @@ from rota.model.cluster import Cluster
 _SEPARATORS = str.maketrans("", "", " -_.")
 
 
-def type_guesses(cluster: Cluster, rates: Rates, typed: bool = True) -> list[str]:
+def type_assumptions(cluster: Cluster, rates: Rates, typed: bool = True) -> list[str]:
     """Return a sentence for each type whose speed is assumed. Raise ClusterError for a probable typing error, unless the names
     come from a machine (`typed` is false)."""
     if rates.everywhere or (rates.model is None and not rates.speeds):
         return []  # all types have the same speed, so their names do not matter
-    measured = {accelerator for _, accelerator, _ in (*rates.table, *rates.apart)}
+    measured = {accelerator for _, accelerator, _ in (*rates.table, *rates.across_nodes)}
     known = {*ACCELERATORS, *rates.speeds, *measured}
     unknown = [name for name in cluster.pools if name not in known]
     if typed:

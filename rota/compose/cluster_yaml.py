@@ -44,7 +44,7 @@ _NODE = ("count", "accelerator", "gpus", "name", "rack", "racks", "host_memory",
 
 
 @dataclass(frozen=True)
-class Site:
+class ClusterDescription:
     """A cluster, and the keywords of `Physics` that its description sets."""
 
     cluster: Cluster
@@ -54,21 +54,21 @@ class Site:
     """Events of nodes, in order of time."""
 
 
-def open_cluster(given: str | Path | Cluster) -> Site:
+def open_cluster(given: str | Path | Cluster) -> ClusterDescription:
     """Return the cluster of a text such as `9x(4xV100)`, of a YAML file or of a list of nodes; a `Cluster` is used as it is."""
     if isinstance(given, Cluster):
-        return Site(given)
+        return ClusterDescription(given)
     if not isinstance(given, str | Path):
         raise ClusterError("is not a text, a path or a Cluster.", field="cluster", value=type(given).__name__, hint=EXAMPLE)
     given = str(given)
     if given.strip().lower().endswith((".yaml", ".yml")):
-        return read_site(given.strip())
+        return read_cluster_yaml(given.strip())
     if given.strip().lower().endswith((".csv", ".csv.gz")):
-        return Site(read_node_list(given.strip()))
-    return Site(Cluster.parse(given))
+        return ClusterDescription(read_node_list(given.strip()))
+    return ClusterDescription(Cluster.parse(given))
 
 
-def read_site(path: Path | str) -> Site:
+def read_cluster_yaml(path: Path | str) -> ClusterDescription:
     """Read a YAML file. Raise ClusterError, which names the line, for an unknown name."""
     root = read_tree(path, ClusterError, instead=EXAMPLE)
     top = root.fields(("nodes", "links", "penalties", "prices", "failures", "events"), required=("nodes",))
@@ -109,7 +109,7 @@ def read_site(path: Path | str) -> Site:
         physics["node_repair_seconds"] = np.array(repair)
     if "penalties" in top:
         physics["spread_penalty"] = _penalties(top["penalties"])
-    return Site(cluster, physics, changes)
+    return ClusterDescription(cluster, physics, changes)
 
 
 def _events(entry: TreeEntry, nodes: list[Node]) -> tuple[list[Node], tuple[ClusterChange, ...]]:

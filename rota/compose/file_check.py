@@ -22,7 +22,7 @@ class FileCheck:
 
     file: str
     kind: str
-    says: str
+    summary: str
     """Short description of the contents."""
 
 
@@ -38,14 +38,14 @@ def check_file(path: str) -> FileCheck:
 def _yaml(path: str) -> FileCheck:
     """Check a YAML file: it is a cluster if it has nodes, a job spec if it has a command, tenants if it has weights."""
     from rota.beliefs.rates import Rates
-    from rota.compose.accelerator_types import type_guesses
-    from rota.compose.cluster_yaml import read_site
+    from rota.compose.accelerator_types import type_assumptions
+    from rota.compose.cluster_yaml import read_cluster_yaml
 
     root = read_tree(path, SpecError)
     names = root.mapping()
     if "nodes" in names and "run" not in names:
-        cluster = read_site(path).cluster
-        type_guesses(cluster, Rates())
+        cluster = read_cluster_yaml(path).cluster
+        type_assumptions(cluster, Rates())
         parts = ", ".join(f"{gpus} {name}" for name, gpus in zip(cluster.pools, cluster.pool_gpus.tolist(), strict=True))
         groups = [len(set(row.tolist())) for row in cluster.domains[1:]]
         racks = f" in {counted(groups[0], 'rack')}" if groups else ""

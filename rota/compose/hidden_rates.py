@@ -11,14 +11,14 @@ REFERENCES = 0.5
 """Fraction of the profiles whose rates are never hidden."""
 
 
-def shown_part(rates: Rates, fraction: float, seed: int) -> Rates:
+def reveal_rates(rates: Rates, fraction: float, seed: int) -> Rates:
     """Return all rates of half of the profiles, and this fraction of the rates of each other one, at least one rate. The same
     seed hides the same rates."""
     if not 0 < fraction <= 1:
-        raise OptionError("must be more than 0 and at most 1.", field="profiled", value=fraction, hint="--profiled 0.3")
+        raise OptionError("must be more than 0 and at most 1.", field="known_rates", value=fraction, hint="--known-rates 0.3")
     names = sorted({name for name, _, _ in rates.table})
     if not names:
-        raise OptionError("needs measured rates to hide.", field="profiled", value=fraction, hint="--profile TABLE")
+        raise OptionError("needs measured rates to hide.", field="known_rates", value=fraction, hint="--profile TABLE")
     rng = keyed_rng(seed, 0, 7)
     references = set(rng.permutation(names)[: max(round(REFERENCES * len(names)), 1)].tolist())
     measured: dict[tuple[str, str, int, bool, str], tuple[float, ...]] = {}

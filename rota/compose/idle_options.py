@@ -54,8 +54,8 @@ class Combination:
             rigid = not any(arrival.spec.demand.elastic for arrival in self.trace.arrivals)
             why = "no job here accepts another size" if rigid else "every job accepts the same sizes without it"
             found.append(f"--elastic {study.elastic} does nothing: {why}")
-        if study.jobs is not None and study.jobs == (0, jobs):
-            found.append(f"--jobs 0:{jobs} does nothing: it counts every job")
+        if study.window is not None and study.window == (0, jobs):
+            found.append(f"--window 0:{jobs} does nothing: it counts every job")
         return found
 
     def _times(self) -> list[str]:
@@ -69,8 +69,8 @@ class Combination:
             found.append("--resize-seconds does nothing: no job here changes its size while it runs")
         if study.min_run_factor and not self.physics.costs.move_seconds and not _holds_memory(self.physics, self.trace):
             found.append("--min-run-factor does nothing: starting and stopping a job costs nothing")
-        if study.noise and not self.settings.tactics:
-            found.append("--noise does nothing: without --tactics nothing is measured")
+        if study.measurement_noise and not self.settings.tactics:
+            found.append("--measurement-noise does nothing: without --tactics nothing is measured")
         if (
             self.settings.tactics.find(Grow) is not None
             and study.tactics
@@ -89,9 +89,9 @@ class Combination:
         if not spans:
             alone = "does nothing: no job can have GPUs of several nodes here"
             found += [f"--spread-penalty {alone}"] if study.spread_penalty is not None else []
-            found += [f"--wait-for-place {alone}"] if study.wait_for_place else []
-        elif study.wait_for_place and not self.placer.keeps_together(_JOB):
-            found.append("--wait-for-place does nothing: this placer does not keep jobs together")
+            found += [f"--wait-for-locality {alone}"] if study.wait_for_locality else []
+        elif study.wait_for_locality and not self.placer.keeps_together(_JOB):
+            found.append("--wait-for-locality does nothing: this placer does not keep jobs together")
         if study.spread_penalty is not None and penalty is not None and spans:
             levels = len(self.cluster.domains)
             if any(len(factors) > levels for factors in (penalty.usual, *penalty.models.values())):
@@ -131,22 +131,22 @@ class Combination:
         study, found = self.study, []
         if study.profile is not None:
             rates = self.physics.rates
-            measured = {profile for profile, _, _ in (*rates.table, *rates.apart)}
+            measured = {profile for profile, _, _ in (*rates.table, *rates.across_nodes)}
             scaled = frozenset(rates.model.models if isinstance(rates.model, StepTimes) else ())
             names = sorted({arrival.spec.profile for arrival in self.trace.arrivals if arrival.spec.profile})
             if not any(profile in measured or model_of(profile) in scaled for profile in names):
                 near = closest(names[0], sorted(measured | scaled)) if names else ""
                 found.append(f"--profile does nothing: no job has a profile of {study.profile}.{near}")
-            if study.rates is not None and (study.rates.table or study.rates.apart or study.rates.pairs):
+            if study.rates is not None and (study.rates.table or study.rates.across_nodes or study.rates.pairs):
                 found.append("the measurements in `rates` do nothing: --profile replaces them")
         return found
 
     def _policy(self) -> list[str]:
         found, needs = [], needs_of(self.policy)
         if needs.several_types and len(self.cluster.pools) == 1:
-            found.append("aware=false does nothing: the cluster has one accelerator type")
-        if self.settings.packing and not self.physics.rates.pairs:
-            found.append("packing=true does nothing: no rates of pairs are known; --profile may have them")
+            found.append("type_aware=false does nothing: the cluster has one accelerator type")
+        if self.settings.colocation and not self.physics.rates.pairs:
+            found.append("colocation=true does nothing: no rates of pairs are known; --profile may have them")
         specs = [arrival.spec for arrival in self.trace.arrivals]
         if needs.elastic_jobs and not any(spec.demand.elastic for spec in specs):
             who = type(self.policy).__name__.lower()

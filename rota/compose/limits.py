@@ -36,8 +36,8 @@ LIMITS: Mapping[str, FieldRange] = {
     "cordon_slower_than": FieldRange(1.0, 1000.0, "1.5"),
     "min_run_factor": FieldRange(0.0, 1e6, "10"),
     "whole_steps_seconds": FieldRange(0.0, MAX_SECONDS, "360"),
-    "ends_every_seconds": FieldRange(0.0, MAX_SECONDS, "360"),
-    "noise": FieldRange(0.0, 1.0, "0.05"),
+    "completion_poll_seconds": FieldRange(0.0, MAX_SECONDS, "360"),
+    "measurement_noise": FieldRange(0.0, 1.0, "0.05"),
     "seed": FieldRange(0, 2**63 - 1, "0"),
     "first": FieldRange(1, 1e9, "1000"),
 }

@@ -17,6 +17,7 @@ from rota.live.given_beliefs import GivenFlag, GivenFlags, given_beliefs, scored
 from rota.live.home_setup import HomeSetup
 from rota.model.cluster import Cluster, Node
 from rota.model.codec import Form, Plain
+from rota.model.old_names import OLD_STUDY_FIELDS, current_fields
 
 SETTINGS = tuple(each.name for each in fields(Settings) if each.name != "policy")
 """Settings that a journal keeps. The policy has its own place there."""
@@ -100,6 +101,7 @@ def plain_settings(settings: Settings) -> dict[str, Plain]:
 
 
 def _read_settings(plain: Mapping[str, Plain], policy: str) -> Settings:
+    plain = current_fields(Settings.__name__, plain)
     for name in plain:
         if name not in SETTINGS:
             raise JournalError(
@@ -119,7 +121,7 @@ def plain_flags(flags: GivenFlags) -> dict[str, Plain]:
 
 
 def read_kept_flags(plain: Mapping[str, Mapping[str, Plain]]) -> GivenFlags:
-    return {name: GivenFlag(each["said"], each.get("value")) for name, each in plain.items()}
+    return {OLD_STUDY_FIELDS.get(name, name): GivenFlag(each["said"], each.get("value")) for name, each in plain.items()}
 
 
 JOURNAL_CODEC = codec_for(forms={HomeSetup: Form(plain_setup, read_setup)})

@@ -38,7 +38,7 @@ class Parts:
     @property
     def makes_trials(self) -> bool:
         """Whether a tactic colocates jobs, and so measures pairs that the policy does not use."""
-        return self.tactics.colocating is not None and not self.needs.packing
+        return self.tactics.colocating is not None and not self.needs.colocation
 
 
 def find_parts(study: Study, options: Mapping[str, Mapping[str, str]] | None = None) -> Parts:
@@ -69,10 +69,10 @@ def make_setup(study: Study, parts: Parts, base: Settings, given: GivenBeliefs) 
         base,
         decide=when_to_decide(base.decide, study.decide, study.round_seconds),
         policy=parts.policy_name,
-        packing=parts.needs.packing,
-        foresees=parts.needs.predictions,
+        colocation=parts.needs.colocation,
+        needs_predictions=parts.needs.predictions,
         min_run_factor=least if least is not None else base.min_run_factor,
-        wait_for_place=study.wait_for_place,
+        wait_for_locality=study.wait_for_locality,
         tactics=parts.tactics,
         cordon_slower_than=slowest if slowest is not None else FOREVER,
     )

@@ -12,6 +12,7 @@ from typing import Any, Literal, Union
 from rota.compose.tenants_yaml import read_tenants
 from rota.errors import OptionError, UnknownNameError
 from rota.files.csv_table import read_table
+from rota.model.old_names import OLD_OPTION_NAMES
 from rota.model.tenants import Tenants
 
 
@@ -60,6 +61,8 @@ def fit(kind: type, options: Mapping[str, str], where: str, hint: str = "") -> A
     hints = typing.get_type_hints(kind if dataclasses.is_dataclass(kind) else vars(kind).get("__init__", kind))
     values = {}
     for key, text in options.items():
+        if key not in fields and OLD_OPTION_NAMES.get(key) in fields:
+            key = OLD_OPTION_NAMES[key]  # a home or a sweep of an earlier version has it
         if key not in fields:
             raise UnknownNameError(f"option of {where}", key, fields, hint=hint)
         values[key] = _value(hints.get(key, str), text, where, key, inspect.signature(kind).parameters[key].default)

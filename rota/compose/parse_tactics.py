@@ -1,4 +1,4 @@
-"""Parse tactics by name, each with its options: `pack`, or `pack:settle_seconds=120,least_gain=0.1`, or `./mine.py:Mine`.
+"""Parse tactics by name, each with its options: `pack`, or `pack:settle_seconds=120,min_gain=0.1`, or `./mine.py:Mine`.
 
 Commas separate both tactics and the options of one tactic. An item with `=` and without a name is another option of the tactic
 before it.

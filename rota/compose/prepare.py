@@ -13,10 +13,10 @@ from rota.beliefs.make_options import make_options, why_never
 from rota.beliefs.rates import Rates
 from rota.beliefs.skews import Skews
 from rota.beliefs.variability import Variability
-from rota.compose.accelerator_types import type_guesses
+from rota.compose.accelerator_types import type_assumptions
 from rota.compose.cluster_yaml import open_cluster
 from rota.compose.elastic_jobs import made_elastic, same_sizes
-from rota.compose.hidden_rates import shown_part
+from rota.compose.hidden_rates import reveal_rates
 from rota.compose.idle_options import Combination
 from rota.compose.limits import LIMITS, check_limits, out_of_range
 from rota.compose.make_setup import Parts, find_parts, make_setup, round_length_seconds
@@ -56,7 +56,7 @@ MAX_REASONS = 10
 MEASURE_SECONDS = 30.0
 """Interval between measurements of running jobs if jobs may be colocated, in seconds."""
 
-NEEDS_SCORES = ("variability_medians", "variability_learned", "cordon_slower_than")
+NEEDS_SCORES = ("variability_medians", "learn_variability", "cordon_slower_than")
 """Fields without effect in a simulation where all GPUs of a type are alike."""
 
 PHYSICS = tuple(each.name for each in fields(Physics) if each.name != "variability")
@@ -77,7 +77,7 @@ class PreparedStudy:
     changes: tuple[ClusterChange, ...]
     """Events of nodes that join, are drained or leave."""
     window: tuple[int, int] | None
-    guesses: tuple[str, ...]
+    assumptions: tuple[str, ...]
     """Assumptions about unknown inputs; the notes contain them too."""
     params: dict[str, Any]
     """Facts about the study for people: resolved names, and notes."""
@@ -124,14 +124,14 @@ def prepare_study(study: Study, opened: Trace | None = None) -> PreparedStudy:
     if study.park is not None:
         physics, trace = parked(study.park, physics, trace)
     base = Settings(
-        **preset.settings, seed=study.seed, learn=study.profiled is not None, learn_variability=study.variability_learned
+        **preset.settings, seed=study.seed, learn=study.known_rates is not None, learn_variability=study.learn_variability
     )
     setup = make_setup(study, parts, base, _given(study, physics, parts))
     settings = setup.settings
     if physics.whole_steps_seconds:
         round_seconds = settings.decide.round_seconds if isinstance(settings.decide, WholeSteps) else 0.0
         physics = replace(physics, whole_steps_seconds=round_seconds)
-    guesses = _guesses(trace, cluster, physics.rates)
+    guesses = _assumptions(trace, cluster, physics.rates)
     idle = Combination(study, trace, cluster, physics, settings, parts.policy, parts.placer, same_sizes(given, sized)).notes()
     notes = [*trace.notes, *idle, *guesses]
     return PreparedStudy(
@@ -142,8 +142,8 @@ def prepare_study(study: Study, opened: Trace | None = None) -> PreparedStudy:
         trace=trace,
         setup=setup,
         changes=site.changes,
-        window=_window(study.jobs, len(trace.arrivals)),
-        guesses=tuple(guesses),
+        window=_window(study.window, len(trace.arrivals)),
+        assumptions=tuple(guesses),
         params=_facts(study, cluster, trace, settings, parts.placer_name, notes),
     )
 
@@ -156,22 +156,22 @@ def _facts(study: Study, cluster: Cluster, trace: Trace, settings: Settings, pla
         "skipped": len(trace.skipped),
         "skipped_why": dict(Counter(each.why for each in trace.skipped).most_common(MAX_REASONS)),
         "notes": notes,
-        "jobs": f"{study.jobs[0]}:{study.jobs[1]}" if study.jobs is not None else None,
+        "jobs": f"{study.window[0]}:{study.window[1]}" if study.window is not None else None,
         "policy": study.policy if isinstance(study.policy, str) else type(study.policy).__name__,
         "placer": placer,
         "cluster": str(cluster),
         "profile": _text(study.profile),
-        "profiled": study.profiled,
+        "known_rates": study.known_rates,
         "variability": _text(study.variability),
         "variability_medians": study.variability_medians,
-        "variability_learned": study.variability_learned,
+        "learn_variability": study.learn_variability,
         "cordon_slower_than": study.cordon_slower_than,
         "tensors": _text(study.tensors),
         "preset": study.preset or "measured",
-        "decide": _spelled(settings.decide),
+        "decide": _decide_text(settings.decide),
         "round_seconds": round_length_seconds(settings.decide) or None,
         "min_run_factor": study.min_run_factor,
-        "wait_for_place": study.wait_for_place,
+        "wait_for_locality": study.wait_for_locality,
         "park": study.park,
         "tactics": study.tactics,
         "seed": study.seed,
@@ -221,8 +221,8 @@ def make_physics(study: Study, base: Mapping[str, Any], cluster: Cluster) -> Phy
             given[name] = np.array(given[name], dtype=np.float64)
     values = {**base, **given}
     rates: Rates = values.get("rates", Rates())
-    if rates.model is not None and (cluster.inside_gb_s or cluster.between_gb_s is not None):
-        links = Catalogue(cluster.inside_gb_s, cluster.between_gb_s or BETWEEN_NODES_GB_S, cluster.beyond_gb_s)
+    if rates.model is not None and (cluster.intra_node_gb_s or cluster.inter_node_gb_s is not None):
+        links = Catalogue(cluster.intra_node_gb_s, cluster.inter_node_gb_s or BETWEEN_NODES_GB_S, cluster.inter_rack_gb_s)
         rates = replace(rates, model=links)
     if study.profile is not None:
         # Measured rates override the model on every type; the model provides all others.
@@ -249,10 +249,10 @@ def _given(study: Study, physics: Physics, parts: Parts) -> GivenBeliefs:
     """Return what the scheduler is given to believe."""
     rates = _rates_shown(physics, pairs=not parts.makes_trials)
     return GivenBeliefs(
-        rates=shown_part(rates, study.profiled, study.seed) if study.profiled is not None else rates,
+        rates=reveal_rates(rates, study.known_rates, study.seed) if study.known_rates is not None else rates,
         costs=physics.costs,
         skews=Skews(read_tensors(study.tensors) if study.tensors is not None else {}, Catalogue()),
-        scores=_variability_shown(physics, study.variability_learned),
+        scores=_variability_shown(physics, study.learn_variability),
     )
 
 
@@ -298,10 +298,10 @@ def _plain_physics(study: Study) -> dict[str, float | str]:
     return found
 
 
-def _guesses(trace: Trace, cluster: Cluster, rates: Rates) -> list[str]:
+def _assumptions(trace: Trace, cluster: Cluster, rates: Rates) -> list[str]:
     """Return a sentence for each assumption about an unknown input, which may be a mistake."""
-    found = type_guesses(cluster, rates)
-    measured = {profile for profile, _, _ in (*rates.table, *rates.apart)}
+    found = type_assumptions(cluster, rates)
+    measured = {profile for profile, _, _ in (*rates.table, *rates.across_nodes)}
     jobs, named = unknown_profiles((arrival.spec for arrival in trace.arrivals), rates.knows, measured)
     if jobs:
         have = "1 job has an unknown profile" if jobs == 1 else f"{jobs:,} jobs have unknown profiles"
@@ -309,7 +309,7 @@ def _guesses(trace: Trace, cluster: Cluster, rates: Rates) -> list[str]:
     return found
 
 
-def _spelled(decide: DecisionTiming) -> str:
+def _decide_text(decide: DecisionTiming) -> str:
     """Return the value of `--decide`."""
     if isinstance(decide, AtEvents):
         return "events"
@@ -375,7 +375,7 @@ def _window(jobs: tuple[int, int] | None, count: int) -> tuple[int, int] | None:
         return None
     low, high = jobs
     if not 0 <= low < high <= count:
-        raise OptionError(f"not a window of the {count} jobs.", field="jobs", value=f"{low}:{high}", hint=f"--jobs 0:{count}")
+        raise OptionError(f"not a window of the {count} jobs.", field="jobs", value=f"{low}:{high}", hint=f"--window 0:{count}")
     return jobs
 
 

@@ -59,7 +59,7 @@ PRESETS: Mapping[str, Preset] = {
         physics={
             "rates": Rates(speeds={}, model=Catalogue(), everywhere=REFERENCE),
             "spread_penalty": 1.7,
-            "ends_every_seconds": 360.0,
+            "completion_poll_seconds": 360.0,
         },
         settings={"decide": AtRounds(round_seconds=360.0), "drawing": SelectionRules(backfill=False)},
         options={

@@ -126,7 +126,7 @@ class Registry:
 
 
 _HINT = "rota policy list, or a file: ./mine.py:Mine"
-_TACTIC_HINT = "--tactics pack, or pack:settle_seconds=120,least_gain=0.1, or a file: ./mine.py:Mine"
+_TACTIC_HINT = "--tactics pack, or pack:settle_seconds=120,min_gain=0.1, or a file: ./mine.py:Mine"
 
 POLICY_REGISTRY = Registry("policy", "rota.policies", POLICIES, _has_method("allocate"), "method allocate", _HINT)
 PLACER_REGISTRY = Registry("placer", "rota.placers", PLACERS, _has_method("place"), "method place", _HINT)

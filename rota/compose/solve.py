@@ -19,7 +19,7 @@ import numpy as np
 from rota.beliefs.rates import Rates
 from rota.core.plan.candidate_table import CandidateTable
 from rota.core.plan.fill import grant
-from rota.core.plan.order import draw
+from rota.core.plan.order import order_candidates
 from rota.core.scheduler import Scheduler
 from rota.core.settings import Settings
 from rota.core.state.accounts import time_shares
@@ -154,13 +154,13 @@ def solve(instance: Instance, policy: Policy, placer: Placer) -> SolveResult:
     policy = _with_tenants(policy, instance.tenants)
     instance, copies = _roomy(instance)
     needs = needs_of(policy)
-    settings = Settings(packing=needs.packing, foresees=needs.predictions)
+    settings = Settings(colocation=needs.colocation, needs_predictions=needs.predictions)
     scheduler = Scheduler(instance.cluster, placer, settings, rates=instance.rates)
     order = np.argsort([-age for age, _ in instance.jobs], kind="stable").tolist()
     now_s = max((age for age, _ in instance.jobs), default=0.0)
     events = [Submitted(n, instance.jobs[i][1], now_s - instance.jobs[i][0]) for n, i in enumerate(order)]
     scheduler.fold(now_s, events)
-    scheduler.state.open_accounts(np.arange(len(scheduler.state.knowledge.options)))  # the answer may name any option
+    scheduler.state.add_share_columns(np.arange(len(scheduler.state.beliefs.options)))  # the answer may name any option
     view = scheduler.view()
     began = time.perf_counter()
     answer = policy.allocate(view)
@@ -203,10 +203,10 @@ def _shares(answer: Allocation, table: CandidateTable, capacity: Ints) -> Floats
     """Return shares by job and share column. A job that a ranking would run has a share of 1 for its option."""
     if isinstance(answer, Shares):
         return time_shares(answer, table.options, table.kind)
-    granted = grant(draw(answer, table), table, capacity).option
-    share = np.zeros((len(table), table.options.accounts))
+    granted = grant(order_candidates(answer, table), table, capacity).option
+    share = np.zeros((len(table), table.options.share_columns))
     runs = (granted >= 0).nonzero()[0]
-    share[runs, table.options.account[granted[runs]]] = 1.0
+    share[runs, table.options.share_column[granted[runs]]] = 1.0
     return share
 
 
@@ -214,7 +214,7 @@ def _units(share: Floats, table: CandidateTable, names: list[int], cluster: Clus
     """Return the shares of the first `count` jobs by option and partner. If only the time of a job with any partner of a kind is
     known, that time is split among the members of the kind in proportion to their own."""
     options, found = table.options, []
-    rows = options.by_account[table.kind]
+    rows = options.by_share_column[table.kind]
     for job, account in zip(*((share > MIN_SHARE) & (rows >= 0)).nonzero(), strict=True):
         row, mine = int(rows[job, account]), float(share[job, account])
         if names[job] >= count:
@@ -225,9 +225,9 @@ def _units(share: Floats, table: CandidateTable, names: list[int], cluster: Clus
             size = {"gpus": int(options.gpus[row])} if options.elastic else {}
             found.append({"jobs": [names[job]], "accelerator": accelerator, **size, "share": min(mine, 1.0)})
             continue
-        others = ((table.kind == options.kind[twin]) & (share[:, options.account[twin]] > MIN_SHARE)).nonzero()[0]
+        others = ((table.kind == options.kind[twin]) & (share[:, options.share_column[twin]] > MIN_SHARE)).nonzero()[0]
         others = others[others != job]
-        theirs = share[others, options.account[twin]]
+        theirs = share[others, options.share_column[twin]]
         for other, part in zip(others.tolist(), (mine * theirs / max(theirs.sum(), MIN_SHARE)).tolist(), strict=True):
             if (row, job) < (twin, other) and part > MIN_SHARE:
                 found.append({"jobs": sorted((names[job], names[other])), "accelerator": accelerator, "share": min(part, 1.0)})

@@ -107,7 +107,7 @@ class Study:
     """ideal (no overheads), gavel or blox (their rounds). Default: measured overheads."""
     profile: str | Path | None = None
     """Rates: Rota's table, Gavel's JSON, or step times of Pollux or ElasticFlow."""
-    profiled: float | None = field(default=None, metadata={"example": "0.3"})
+    known_rates: float | None = field(default=None, metadata={"example": "0.3"})
     """Fraction of the measured rates that the scheduler knows; it learns the rest.
 
     All rates of half of the profiles are always known."""
@@ -119,7 +119,7 @@ class Study:
     A mapping, or pairs of a column and its value."""
     first: int | None = None
     """Keep only the first N jobs by arrival."""
-    jobs: tuple[int, int] | None = field(default=None, metadata={"read": read_window, "example": "100:500"})
+    window: tuple[int, int] | None = field(default=None, metadata={"read": read_window, "example": "100:500"})
     """Jobs FIRST:LAST that count towards averages.
 
     A pair of numbers; the last job is not included."""
@@ -153,14 +153,14 @@ class Study:
 
     Anything that `Locality.of` reads."""
     tactics: str = ""
-    """Tactics: pack, grow, defragment, migrate, ./mine.py:Mine; pack:least_gain=0.1.
+    """Tactics: pack, grow, defragment, migrate, ./mine.py:Mine; pack:min_gain=0.1.
 
-    Names separated by commas, each with its options, such as pack:least_gain=0.1,settle_seconds=120."""
-    noise: float | None = field(default=None, metadata={"example": "0.05"})
+    Names separated by commas, each with its options, such as pack:min_gain=0.1,settle_seconds=120."""
+    measurement_noise: float | None = field(default=None, metadata={"example": "0.05"})
     """Measurement noise of a job's rate, as a relative standard deviation."""
     min_run_factor: float | None = field(default=None, metadata={"example": "10"})
     """Minimum run time, in costs of a start and a stop. Default: 10 live, 0 simulated."""
-    wait_for_place: bool = False
+    wait_for_locality: bool = False
     """Make jobs wait until their GPUs are close together."""
     node_mtbf_seconds: "float | Sequence[float] | Floats | None" = field(default=None, metadata={"read": read_number})
     """Mean time between failures of a node, in seconds.
@@ -176,7 +176,7 @@ class Study:
     """Slowness of each GPU: PAL's folder of runs, or a table of scores."""
     variability_medians: bool = False
     """Use the median of a GPU's runs as its score, not one random run."""
-    variability_learned: bool = False
+    learn_variability: bool = False
     """Hide from the scheduler how slow each GPU is; it learns that from step times."""
     cordon_slower_than: float | None = field(default=None, metadata={"example": "1.5"})
     """Cordon GPUs that are at least this many times slower than the median."""
@@ -188,14 +188,14 @@ class Study:
     """Relative speed of each GPU, 1 if nominal. A gang is as fast as its slowest GPU."""
     whole_steps_seconds: float | None = field(default=None, metadata=NO_FLAG)
     """Length of rounds in which jobs run only as many whole steps as fit, in seconds; None if steps may cross rounds."""
-    ends_every_seconds: float | None = field(default=None, metadata=NO_FLAG)
+    completion_poll_seconds: float | None = field(default=None, metadata=NO_FLAG)
     """Interval at whose multiples finished jobs release their GPUs, in seconds; None if at once."""
 
     def __post_init__(self) -> None:
         """Normalise equivalent values."""
         object.__setattr__(self, "where", self.filters)
-        if self.jobs is not None:
-            object.__setattr__(self, "jobs", tuple(self.jobs))
+        if self.window is not None:
+            object.__setattr__(self, "jobs", tuple(self.window))
         for name in ("gpu_speed", "node_mtbf_seconds", "node_repair_seconds"):
             value = getattr(self, name)
             if isinstance(value, Iterable):

@@ -14,7 +14,7 @@ from rota.model.units import FOREVER, Floats
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class _When(ABC):
+class _DecisionTiming(ABC):
     solve_every_seconds: float = 0.0
     """Least time between two policy calls, in seconds. Plans between them use the last answer."""
 
@@ -59,7 +59,7 @@ class _When(ABC):
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class AtEvents(_When):
+class AtEvents(_DecisionTiming):
     """Whenever something happened that may change the answer."""
 
     slice_seconds: float = 360.0
@@ -88,7 +88,7 @@ class AtEvents(_When):
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class _Rounds(_When):
+class _Rounds(_DecisionTiming):
     round_seconds: float
 
     def _check_turn(self) -> None:

@@ -3,7 +3,7 @@
 import numpy as np
 
 from rota.beliefs.make_options import why_never
-from rota.core.fold.setbacks import MOST
+from rota.core.fold.setbacks import MAX_SETBACKS
 from rota.core.plan.pinned import has_min_run, unsaved_jobs
 from rota.core.state.accounts import time_shares
 from rota.core.state.phases import HELD
@@ -22,16 +22,18 @@ def reasons(state: State) -> Ints:
     kind, phase = table.kind[:size], table.phase[:size]
     codes = _capacity_codes(state)[kind]
     considered = (
-        np.isin(table.id[:size], state.question.answer.ids) if state.question.answer is not None else np.zeros(size, dtype=bool)
+        np.isin(table.id[:size], state.cycle.answer.ids) if state.cycle.answer is not None else np.zeros(size, dtype=bool)
     )
-    pending = state.question.dirty or state.question.replan or state.question.fresh or state.question.asked is not None
+    pending = (
+        state.cycle.needs_policy or state.cycle.needs_plan or state.cycle.has_new_answer or state.cycle.call_jobs is not None
+    )
     codes[(codes == Reason.OUTRANKED) & (pending | ~considered)] = Reason.AWAITING_DECISION
     full = (codes == Reason.NO_FREE_GPUS).nonzero()[0]
     codes[full[_share_used(state, full)]] = Reason.SHARE_USED
-    codes[(codes == Reason.OUTRANKED) & np.isin(kind, state.question.fragmented)] = Reason.FRAGMENTED
+    codes[(codes == Reason.OUTRANKED) & np.isin(kind, state.cycle.fragmented)] = Reason.FRAGMENTED
     kinds = list(state.jobs.kind_of)
-    for row in (state.knowledge.options.best[kind] < 0).nonzero()[0].tolist():
-        codes[row] = why_never(kinds[kind[row]], state.machines.cluster)[0]
+    for row in (state.beliefs.options.best[kind] < 0).nonzero()[0].tolist():
+        codes[row] = why_never(kinds[kind[row]], state.nodes.cluster)[0]
     codes[table.option[:size] >= 0] = Reason.WAITING_FOR_SUSPEND
     codes[phase == Phase.UNREACHABLE] = Reason.NODE_DOWN
     codes[phase == Phase.STARTING] = Reason.STARTING
@@ -58,13 +60,13 @@ def _share_used(state: State, rows: Ints) -> Bools:
 def _time_of(state: State, rows: Ints) -> tuple[Floats | None, Floats]:
     """Return the fractions of time that the shares in force promise these jobs, or None if the policy gives no shares, and the
     fractions that they got."""
-    answer, jobs = state.question.answer, state.jobs.table
-    elapsed = state.now_s - state.question.shares_s
+    answer, jobs = state.cycle.answer, state.jobs.table
+    elapsed = state.now_s - state.cycle.shares_s
     if answer is None or not isinstance(answer.allocation, Shares) or elapsed <= 0 or not len(rows):
         return None, np.zeros(len(rows))
     known = jobs.id[: jobs.size]
     found = np.minimum(known.searchsorted(answer.ids), max(len(known) - 1, 0))
-    share = time_shares(answer.allocation, state.knowledge.options, jobs.kind[found])
+    share = time_shares(answer.allocation, state.beliefs.options, jobs.kind[found])
     target = np.zeros(jobs.size)
     alive = known[found] == answer.ids
     target[found[alive]] = share[alive].sum(axis=1)
@@ -74,30 +76,28 @@ def _time_of(state: State, rows: Ints) -> tuple[Floats | None, Floats]:
 
 def _capacity_codes(state: State) -> Ints:
     """Return for each kind why a job of it without a grant does not run, as far as GPUs matter."""
-    need, pool = state.knowledge.options.kind_need, state.knowledge.options.kind_pool
+    need, pool = state.beliefs.options.kind_need, state.beliefs.options.kind_pool
     up = np.bincount(
-        state.machines.cluster.gpu_pool[state.machines.node_up[state.machines.cluster.gpu_node]],
-        minlength=len(state.machines.cluster.pools),
+        state.nodes.cluster.gpu_pool[state.nodes.node_up[state.nodes.cluster.gpu_node]],
+        minlength=len(state.nodes.cluster.pools),
     )
     room = _left(state) * MILLI
-    if state.knowledge.options.has_fractions:  # a part of a GPU also fits where others have the rest of it
-        for gpu in state.machines.planned.parts:
-            where = state.machines.cluster.gpu_pool.item(gpu)
-            room[where] = max(room[where], state.machines.planned.room(gpu))
+    if state.beliefs.options.has_fractions:  # a part of a GPU also fits where others have the rest of it
+        for gpu in state.nodes.planned.gpu_fractions:
+            where = state.nodes.cluster.gpu_pool.item(gpu)
+            room[where] = max(room[where], state.nodes.planned.room(gpu))
     fits = (need <= room[pool]).any(axis=1)
     possible = (need <= (up * MILLI)[pool]).any(axis=1)
     codes = np.where(fits, int(Reason.OUTRANKED), np.where(possible, int(Reason.NO_FREE_GPUS), int(Reason.NODE_DOWN)))
-    if state.machines.gone:
-        codes[(need > (state.machines.lasting_gpus() * MILLI)[pool]).all(axis=1)] = int(Reason.UNSATISFIABLE)
+    if state.nodes.gone:
+        codes[(need > (state.nodes.lasting_gpus() * MILLI)[pool]).all(axis=1)] = int(Reason.UNSATISFIABLE)
     return codes
 
 
 def _left(state: State) -> Ints:
     """Return the GPUs of each pool that are free in the plan."""
     usable, _ = state.usable()
-    return np.bincount(
-        state.machines.cluster.gpu_pool[usable & state.machines.planned.free], minlength=len(state.machines.cluster.pools)
-    )
+    return np.bincount(state.nodes.cluster.gpu_pool[usable & state.nodes.planned.free], minlength=len(state.nodes.cluster.pools))
 
 
 def explain(state: State, job: int) -> list[Explanation]:
@@ -113,11 +113,11 @@ def explain(state: State, job: int) -> list[Explanation]:
         codes.add(Reason.POLICY_NOTE)
     if (
         headline in (Reason.HELD, Reason.NO_FREE_GPUS, Reason.OUTRANKED, Reason.SHARE_USED)
-        and state.knowledge.options.best[state.jobs.table.kind[row]] >= 0
+        and state.beliefs.options.best[state.jobs.table.kind[row]] >= 0
     ):
         codes.add(Reason(int(_capacity_codes(state)[state.jobs.table.kind[row]])))
         codes.discard(Reason.OUTRANKED)
-        if state.question.answer is not None and _ahead(state, job):
+        if state.cycle.answer is not None and _ahead(state, job):
             codes.add(Reason.OUTRANKED)
     others = sorted(codes - {headline})
     return [_describe(state, job, row, code) for code in (headline, *others)]
@@ -125,18 +125,18 @@ def explain(state: State, job: int) -> list[Explanation]:
 
 def taken_gpus(state: State) -> list[str]:
     """A sentence for each GPU that other programs use."""
-    cluster, found = state.machines.cluster, []
-    for gpu, by in sorted(state.machines.taken.items()):
+    cluster, found = state.nodes.cluster, []
+    for gpu, by in sorted(state.nodes.taken.items()):
         node = cluster.gpu_node.item(gpu)
         where = f"GPU {gpu - cluster.node_first.item(node)} of {cluster.nodes[node].name}"
-        free = state.machines.observed.free[gpu]
+        free = state.nodes.observed.free[gpu]
         found.append(f"{where} is out of service: {by} uses it." if free else f"{where} has a job, and {by} uses it too.")
     return found
 
 
 def _note(state: State, job: int) -> str:
     """What the policy's last answer says of this job, in words."""
-    answer = state.question.answer
+    answer = state.cycle.answer
     if answer is None or not isinstance(answer.allocation, Shares):
         return ""
     position = int(answer.ids.searchsorted(job))
@@ -152,16 +152,16 @@ def _describe(state: State, job: int, row: int, code: Reason) -> Explanation:
     if code is Reason.HELD:
         return Explanation(code, "It is held.")
     if code in (Reason.NO_SUCH_ACCELERATOR, Reason.UNSATISFIABLE):
-        _, why = why_never(kind, state.machines.cluster)
-        if state.machines.gone and state.knowledge.options.best[state.jobs.table.kind[row]] >= 0:
-            options = state.knowledge.options.by_kind[state.jobs.table.kind[row]]
-            most = int(state.machines.lasting_gpus()[state.knowledge.options.pool[options[options >= 0]]].max())
+        _, why = why_never(kind, state.nodes.cluster)
+        if state.nodes.gone and state.beliefs.options.best[state.jobs.table.kind[row]] >= 0:
+            options = state.beliefs.options.by_kind[state.jobs.table.kind[row]]
+            most = int(state.nodes.lasting_gpus()[state.beliefs.options.pool[options[options >= 0]]].max())
             why = f"since nodes left, the largest pool it accepts has {most}"
         return Explanation(
             code, f"It asks for {counted(gpus, 'GPU')} of {types}; {why}.", {"gpus": gpus, "accepts": kind.accelerators}
         )
     if code is Reason.NODE_DOWN:
-        down = [state.machines.cluster.nodes[n].name for n in (~state.machines.node_up).nonzero()[0].tolist()]
+        down = [state.nodes.cluster.nodes[n].name for n in (~state.nodes.node_up).nonzero()[0].tolist()]
         return Explanation(code, f"It needs nodes that are down or silent: {', '.join(down) or 'none'}.", {"nodes": down})
     if code is Reason.NO_FREE_GPUS:
         free, kept = _free(state, row), unsaved_jobs(state)
@@ -185,7 +185,7 @@ def _describe(state: State, job: int, row: int, code: Reason) -> Explanation:
     if code is Reason.WAITING_FOR_SUSPEND:
         want = state.jobs.desired.get(job)
         partner = int(table.partner[row])
-        holders = sorted(state.machines.observed.holders(want) - {partner, job}) if want is not None else []
+        holders = sorted(state.nodes.observed.holders(want) - {partner, job}) if want is not None else []
         names = ", ".join(str(holder) for holder in holders)
         who = f"job {names} is" if len(holders) == 1 else f"jobs {names} are"
         sentence = f"Its GPUs are granted; {who} giving them up." if holders else "Its GPUs are granted."
@@ -195,8 +195,8 @@ def _describe(state: State, job: int, row: int, code: Reason) -> Explanation:
         since = flight.sent_s if flight is not None and isinstance(flight.command, Launch | Resume) else None
         return Explanation(code, "It is starting.", {"since_s": since})
     sentence = "GPUs are free; the next decision is due."
-    if state.question.policy_fault:
-        sentence = f"The policy's answer was invalid: {state.question.policy_fault}. Rota will call it again."
+    if state.cycle.policy_fault:
+        sentence = f"The policy's answer was invalid: {state.cycle.policy_fault}. Rota will call it again."
     return Explanation(code, sentence, {"submitted_s": float(table.submitted_s[row])})
 
 
@@ -229,20 +229,20 @@ def _in_min_run(state: State, jobs: list[int]) -> str:
 def _backing_off(state: State, job: int) -> Explanation:
     setback = state.jobs.setbacks[job]
     seconds = max(setback.until_s - state.now_s, 0.0)
-    sentence = f"Attempt {setback.times} of {MOST} in a row failed: {setback.what}. The next one may start in {seconds:.0f} s."
-    facts = {"times": setback.times, "most": MOST, "what": setback.what, "until_s": setback.until_s}
+    sentence = (
+        f"Attempt {setback.times} of {MAX_SETBACKS} in a row failed: {setback.what}. The next one may start in {seconds:.0f} s."
+    )
+    facts = {"times": setback.times, "most": MAX_SETBACKS, "what": setback.what, "until_s": setback.until_s}
     return Explanation(Reason.BACKING_OFF, sentence, facts)
 
 
 def _fragmented(state: State, row: int) -> Explanation:
     """Explain where the free GPUs of a job's types are, and on how few nodes it needs them."""
-    options = state.knowledge.options.by_kind[state.jobs.table.kind[row]]
+    options = state.beliefs.options.by_kind[state.jobs.table.kind[row]]
     left = _left(state)
-    pool = max(state.knowledge.options.pool[options[options >= 0]].tolist(), key=lambda pool: left[pool])
+    pool = max(state.beliefs.options.pool[options[options >= 0]].tolist(), key=lambda pool: left[pool])
     usable, _ = state.usable()
-    by_node = state.machines.cluster.count_by_node(
-        usable & state.machines.planned.free & (state.machines.cluster.gpu_pool == pool)
-    )
+    by_node = state.nodes.cluster.count_by_node(usable & state.nodes.planned.free & (state.nodes.cluster.gpu_pool == pool))
     gpus = int(state.jobs.table.gpus[row])  # a part of a GPU is never scattered
     most = sorted(by_node[by_node > 0].tolist(), reverse=True)
     nodes = state.fewest_nodes(pool, gpus)
@@ -255,8 +255,8 @@ def _fragmented(state: State, row: int) -> Explanation:
 
 
 def _outranked(state: State, row: int, ahead: list[int]) -> Explanation:
-    assert state.question.answer is not None
-    key = state.question.answer.allocation.key
+    assert state.cycle.answer is not None
+    key = state.cycle.answer.allocation.key
     shown = ", ".join(str(job) for job in ahead[:5]) + (", ..." if len(ahead) > 5 else "")
     facts = {"ahead": ahead, "key": key, "free": _free(state, row)}
     sentence = f"{counted(len(ahead), 'job')} {are(len(ahead))} ahead of it by {key}: {shown}."
@@ -265,18 +265,18 @@ def _outranked(state: State, row: int, ahead: list[int]) -> Explanation:
 
 def _free(state: State, row: int) -> int:
     """Return the free GPUs of the pool with most of them that this job could use."""
-    options = state.knowledge.options.by_kind[state.jobs.table.kind[row]]
-    pools = state.knowledge.options.pool[options[options >= 0]]
+    options = state.beliefs.options.by_kind[state.jobs.table.kind[row]]
+    pools = state.beliefs.options.pool[options[options >= 0]]
     return int(_left(state)[pools].max(initial=0))
 
 
 def _ahead(state: State, job: int) -> list[int]:
     """Return the jobs that the policy put before this one, best first, or those that run if it gave no order."""
-    assert state.question.answer is not None
-    allocation = state.question.answer.allocation
+    assert state.cycle.answer is not None
+    allocation = state.cycle.answer.allocation
     if not isinstance(allocation, Ranking):
         rows = state.jobs.rows
         return [int(job) for job in state.jobs.table.id[rows[state.jobs.table.option[rows] >= 0]]]
-    ranked = [int(other) for other in state.question.answer.ids[allocation.order]]
+    ranked = [int(other) for other in state.cycle.answer.ids[allocation.order]]
     before = ranked[: ranked.index(job)] if job in ranked else ranked
     return [other for other in before if other in state.jobs.row]

@@ -28,14 +28,14 @@ class PassGrants:
 
 def reconcile(state: State, settings: Settings, plan: Plan | None) -> list[JobCommand]:
     """At most one command per job, and a launch only on GPUs that are observed free, or held by its partner alone."""
-    todo = state.jobs.unsettled
+    todo = state.jobs.to_reconcile
     changes = {}
     if plan is not None and plan.changes:
         changes = {change.job: change for change in plan.changes}
         todo = todo | changes.keys()
     if not todo and not state.jobs.in_flight:
         return []
-    jobs, machines = state.jobs, state.machines
+    jobs, machines = state.jobs, state.nodes
     taken = machines.observed.holder != FREE
     if np.count_nonzero(machines.node_up) < len(machines.node_up):
         taken |= ~machines.node_up[machines.cluster.gpu_node]
@@ -66,14 +66,14 @@ def reconcile(state: State, settings: Settings, plan: Plan | None) -> list[JobCo
 
 def _launches(state: State, settings: Settings, starts: list[PlacementChange], taken: Bools, given: PassGrants) -> list[Launch]:
     """Return launches of all jobs whose GPUs are free for them."""
-    table, boots = state.jobs.table, state.machines.node_boot
+    table, boots = state.jobs.table, state.nodes.node_boot
     lease_s = state.now_s + settings.lease_seconds
-    batch_size = state.knowledge.options.batch_size
+    batch_size = state.beliefs.options.batch_size
     found = []
     for wish in starts:
         job, option, want = wish.job, wish.option, wish.gpus
         if want is not None and _has_room(state, job, want, wish.partner, taken, given):
-            row, nodes = state.jobs.row[job], state.machines.nodes_of(want)
+            row, nodes = state.jobs.row[job], state.nodes.nodes_of(want)
             attempt, sequence = table.attempt.item(row) + 1, table.sequence.item(row) + 1
             at_boots = (int(boots[nodes[0]]),) if len(nodes) == 1 else tuple([int(boots[node]) for node in nodes])
             saved = table.steps_saved.item(row)
@@ -94,12 +94,12 @@ def _has_room(state: State, job: int, want: Ints, partner: int, taken: Bools, gi
     if state.jobs.specs[job].gpus >= 1:
         return False
     part = state.jobs.specs[job].milli_per_gpu
-    if not state.machines.node_up[state.machines.cluster.gpu_node[gpu]]:
+    if not state.nodes.node_up[state.nodes.cluster.gpu_node[gpu]]:
         return False
-    if state.machines.observed.room(gpu) - given.milli.get(gpu, 0) < part:
+    if state.nodes.observed.room(gpu) - given.milli.get(gpu, 0) < part:
         return False
     # What a job leaves of a GPU that it shares is for its partner, also before that has come.
-    if any(state.jobs.specs[other].gpus >= 1 for other in state.machines.observed.holders(want)):
+    if any(state.jobs.specs[other].gpus >= 1 for other in state.nodes.observed.holders(want)):
         return False
     given.milli[gpu] = given.milli.get(gpu, 0) + part
     return True
@@ -108,13 +108,9 @@ def _has_room(state: State, job: int, want: Ints, partner: int, taken: Bools, gi
 def _only_partner(state: State, want: Ints, partner: int) -> bool:
     """Return whether these GPUs are up and only the partner holds them, exactly these and not some of an earlier placement."""
     attempt = state.jobs.attempts.get(partner)
-    if (
-        attempt is None
-        or not same_gpus(attempt.gpus, want)
-        or not state.machines.node_up[state.machines.cluster.gpu_node[want]].all()
-    ):
+    if attempt is None or not same_gpus(attempt.gpus, want) or not state.nodes.node_up[state.nodes.cluster.gpu_node[want]].all():
         return False
-    return state.machines.observed.holders(want) <= {partner}
+    return state.nodes.observed.holders(want) <= {partner}
 
 
 def _next_command(
@@ -133,8 +129,8 @@ def _next_command(
     if state.jobs.to_kill(job):
         if flight is not None and isinstance(flight.command, Kill):
             return None
-        return Kill(job, attempt.number, sequence, attempt.parts)
-    if flight is not None or state.jobs.out_of_reach(job):
+        return Kill(job, attempt.number, sequence, attempt.live_nodes)
+    if flight is not None or state.jobs.is_unreachable(job):
         return None
     if attempt.parked:
         return _for_parked(state, settings, wish, attempt, sequence, taken, given)
@@ -143,12 +139,12 @@ def _next_command(
     if want is not None and _may_resize(state, wish, want, attempt):
         if taken[np.setdiff1d(want, attempt.gpus)].any():
             return None  # the jobs that have them are leaving
-        batch_size = state.knowledge.options.batch_size.item(wish.option)
-        return Resize(job, attempt.number, sequence, wish.option, want, attempt.parts, batch_size)
+        batch_size = state.beliefs.options.batch_size.item(wish.option)
+        return Resize(job, attempt.number, sequence, wish.option, want, attempt.live_nodes, batch_size)
     kind = SuspendKind.PARK if want is None and may_park(state, job, attempt, host_gib) else SuspendKind.CHECKPOINT
     if kind is SuspendKind.CHECKPOINT and not _may_lose(state, job, attempt):
         return None
-    return Suspend(job, attempt.number, sequence, attempt.parts, kind)
+    return Suspend(job, attempt.number, sequence, attempt.live_nodes, kind)
 
 
 def _may_lose(state: State, job: int, attempt: Attempt) -> bool:
@@ -156,7 +152,7 @@ def _may_lose(state: State, job: int, attempt: Attempt) -> bool:
     its GPUs go out of service."""
     if state.jobs.table.saves.item(state.jobs.row[job]) or state.jobs.is_blocked(job, HELD):
         return True
-    return not state.machines.draining.isdisjoint(attempt.parts) or not state.usable()[0][attempt.gpus].all()
+    return not state.nodes.draining.isdisjoint(attempt.live_nodes) or not state.usable()[0][attempt.gpus].all()
 
 
 def _may_resize(state: State, wish: PlacementChange, want: Ints, attempt: Attempt) -> bool:
@@ -166,12 +162,12 @@ def _may_resize(state: State, wish: PlacementChange, want: Ints, attempt: Attemp
         return False
     if state.jobs.table.phase.item(state.jobs.row[wish.job]) != Phase.RUNNING:
         return False
-    if state.machines.nodes_of(want) != attempt.parts or not state.machines.node_up[list(attempt.parts)].all():
+    if state.nodes.nodes_of(want) != attempt.live_nodes or not state.nodes.node_up[list(attempt.live_nodes)].all():
         return False
     common = len(np.intersect1d(want, attempt.gpus))
     if common != min(len(want), len(attempt.gpus)):
         return False
-    return bool((state.machines.observed.holder[attempt.gpus] == wish.job).all())
+    return bool((state.nodes.observed.holder[attempt.gpus] == wish.job).all())
 
 
 def _for_parked(
@@ -186,15 +182,15 @@ def _for_parked(
     """Return the next command for a parked attempt. It resumes where it is, or first writes its state to storage to go
     elsewhere."""
     job, want = wish.job, wish.gpus
-    if want is None and state.machines.draining.isdisjoint(attempt.parts) and not state.memory.crowded(attempt.gpus):
+    if want is None and state.nodes.draining.isdisjoint(attempt.live_nodes) and not state.memory.crowded(attempt.gpus):
         return None
     if want is None and not _may_lose(state, job, attempt):
         return None
     if want is None or not state.runs_by(attempt, wish.option, want):
-        return Suspend(job, attempt.number, sequence, attempt.parts, SuspendKind.CHECKPOINT)
+        return Suspend(job, attempt.number, sequence, attempt.live_nodes, SuspendKind.CHECKPOINT)
     if not _has_room(state, job, want, wish.partner, taken, given):
         return None
-    return Resume(job, attempt.number, sequence, attempt.parts, state.now_s + settings.lease_seconds, wish.partner)
+    return Resume(job, attempt.number, sequence, attempt.live_nodes, state.now_s + settings.lease_seconds, wish.partner)
 
 
 def unknown_attempt_kills(state: State) -> list[Kill]:
@@ -206,7 +202,7 @@ def unknown_attempt_kills(state: State) -> list[Kill]:
             int(state.jobs.table.sequence[state.jobs.row[job]]) + 1 if job in state.jobs.row else 1 << 40,
             (node,),
         )
-        for job, attempt, node in sorted(state.jobs.orphans)
+        for job, attempt, node in sorted(state.jobs.unknown_attempts)
     ]
 
 
@@ -216,7 +212,7 @@ def _repeats(state: State, settings: Settings, spoken_to: set[int]) -> list[JobC
     return [
         _again(state, settings, flight)
         for job, flight in sorted(state.jobs.in_flight.items())
-        if flight.sent_s + settings.retry_seconds <= state.now_s and job not in spoken_to and not state.jobs.out_of_reach(job)
+        if flight.sent_s + settings.retry_seconds <= state.now_s and job not in spoken_to and not state.jobs.is_unreachable(job)
     ]
 
 
@@ -237,6 +233,6 @@ def renewals(state: State, settings: Settings) -> list[Renew]:
     for row in rows.tolist():
         job = table.id.item(row)
         attempt = state.jobs.attempts.get(job)
-        if attempt is not None and not state.jobs.to_kill(job) and not state.jobs.out_of_reach(job):
-            found.append(Renew(job, attempt.number, attempt.parts, state.now_s + settings.lease_seconds))
+        if attempt is not None and not state.jobs.to_kill(job) and not state.jobs.is_unreachable(job):
+            found.append(Renew(job, attempt.number, attempt.live_nodes, state.now_s + settings.lease_seconds))
     return found

@@ -16,10 +16,10 @@ from rota.beliefs.rates import SAME_SPEED, Rates
 from rota.beliefs.skews import Skews
 from rota.beliefs.variability import Variability
 from rota.core import snapshot
-from rota.core.fold.apply import advance, apply, asked_to_wake, set_clock
+from rota.core.fold.apply import advance, apply, set_clock, timer_was_set
 from rota.core.fold.configured import Configured, CoreEvent, configure
 from rota.core.learn.cordon import cordon
-from rota.core.learn.job_lengths import foresee
+from rota.core.learn.job_lengths import predict_lengths
 from rota.core.plan.planner import make_plan
 from rota.core.reconcile import reconcile, renewals, unknown_attempt_kills
 from rota.core.settings import Settings
@@ -95,18 +95,18 @@ class Scheduler:
     def decide(self) -> Decided | None:
         """Return what to do next, without a change of the state; None if there is nothing to do."""
         state, settings = self.state, self.settings
-        due = state.question.fresh or self._due()
-        if not (due or state.jobs.unsettled or state.jobs.orphans or self._has_timers()):
+        due = state.cycle.has_new_answer or self._due()
+        if not (due or state.jobs.to_reconcile or state.jobs.unknown_attempts or self._has_timers()):
             return None  # the usual case: a reply came as expected
         plan, ticket = None, 0
         if due:
-            if state.question.fresh or not self._must_ask():
+            if state.cycle.has_new_answer or not self._must_ask():
                 plan = make_plan(state, settings, self.placer)
             else:
-                ticket = state.question.decision + 1
+                ticket = state.cycle.decision + 1
         commands = reconcile(state, settings, plan)
         renewed = renewals(state, settings) if settings.lease_seconds < FOREVER else ()
-        strays = unknown_attempt_kills(state) if state.jobs.orphans else ()
+        strays = unknown_attempt_kills(state) if state.jobs.unknown_attempts else ()
         if plan is None and not (ticket or commands or renewed or strays):
             return None
         return Decided(state.now_s, plan, tuple(commands), tuple(renewed), tuple(strays), ticket)
@@ -116,12 +116,12 @@ class Scheduler:
         commands: list[Command] = []
         if decided is not None:
             apply(self.state, self.settings, decided)
-            commands = [*decided.commands, *decided.renewals, *decided.strays]
+            commands = [*decided.commands, *decided.renewals, *decided.unknown_attempt_kills]
             if decided.ticket:
                 commands.append(CallPolicy(decided.ticket, self.view()))
         wake_s = self._next_wake_s()
-        if wake_s != self.state.question.wake_s:
-            asked_to_wake(self.state, wake_s)
+        if wake_s != self.state.cycle.timer_s:
+            timer_was_set(self.state, wake_s)
             commands.append(SetTimer(wake_s))
         return commands
 
@@ -131,17 +131,17 @@ class Scheduler:
         usable, capacity = state.usable()
         return View(
             now_s=state.now_s,
-            jobs=Jobs(state.jobs.table, state.jobs.rows, state.now_s, state.knowledge.options),
-            options=state.knowledge.options,
-            cluster=state.machines.cluster,
+            jobs=Jobs(state.jobs.table, state.jobs.rows, state.now_s, state.beliefs.options),
+            options=state.beliefs.options,
+            cluster=state.nodes.cluster,
             capacity=capacity,
             tenants=tuple(state.jobs.tenant_of),
-            history_gpu_seconds=state.knowledge.past(),
-            memory=None if state.question.answer is None or self._stale() else state.question.answer.allocation.memory,
+            history_gpu_seconds=state.beliefs.past(),
+            memory=None if state.cycle.answer is None or self._stale() else state.cycle.answer.allocation.memory,
             seed=self.settings.seed,
-            decision=state.question.decision,
+            decision=state.cycle.decision,
             usable=usable,
-            predictions=foresee(state, state.jobs.rows) if self.settings.foresees else None,
+            predictions=predict_lengths(state, state.jobs.rows) if self.settings.needs_predictions else None,
             placements=MappingProxyType(state.jobs.desired),
         )
 
@@ -167,61 +167,61 @@ class Scheduler:
         return settings.lease_seconds < FOREVER or (settings.retry_seconds < FOREVER and bool(self.state.jobs.in_flight))
 
     def _due(self) -> bool:
-        state, cycle, decide = self.state, self.state.question, self.settings.decide
-        if cycle.asked is not None or state.now_s < cycle.not_before_s:
+        state, cycle, decide = self.state, self.state.cycle, self.settings.decide
+        if cycle.call_jobs is not None or state.now_s < cycle.retry_policy_s:
             return False
         if state.jobs.row and state.now_s >= decide.round_begins_s(cycle.next_round_s):
             return True
         if not decide.at_events:
             return False
-        if cycle.replan or state.now_s >= cycle.until_s:
+        if cycle.needs_plan or state.now_s >= cycle.until_s:
             return True
-        return (cycle.dirty or self._stale()) and state.now_s >= self._may_ask_s()
+        return (cycle.needs_policy or self._stale()) and state.now_s >= self._may_ask_s()
 
     def _must_ask(self) -> bool:
         """Return whether the answer in force can no longer be used, and the policy may be called."""
         state = self.state
-        if state.question.answer is None:
+        if state.cycle.answer is None:
             return True
         if state.now_s < self._may_ask_s():
             return False
-        allocation = state.question.answer.allocation
+        allocation = state.cycle.answer.allocation
         over = state.now_s >= allocation.until_s
         if self.settings.decide.at_events and not allocation.reusable:
-            over = over or state.now_s >= state.question.until_s  # a timer of one of its jobs
-        return state.question.dirty or not self.settings.drawing.lasts(allocation) or over or self._stale()
+            over = over or state.now_s >= state.cycle.until_s  # a timer of one of its jobs
+        return state.cycle.needs_policy or not self.settings.selection.lasts(allocation) or over or self._stale()
 
     def _stale(self) -> bool:
         """Return whether the answer in force is from another policy."""
-        answer = self.state.question.answer
+        answer = self.state.cycle.answer
         return answer is not None and answer.policy != self.settings.policy
 
     def _may_ask_s(self) -> float:
         """Return the earliest time at which the policy may be called."""
-        return max(self.state.question.not_before_s, self.settings.decide.may_ask_s(self.state.question.asked_s))
+        return max(self.state.cycle.retry_policy_s, self.settings.decide.may_ask_s(self.state.cycle.called_s))
 
     def _next_wake_s(self) -> float:
-        state, cycle, settings = self.state, self.state.question, self.settings
+        state, cycle, settings = self.state, self.state.cycle, self.settings
         wake_s = FOREVER
-        if cycle.asked is None and len(state.jobs.rows):
+        if cycle.call_jobs is None and len(state.jobs.rows):
             wake_s = settings.decide.round_begins_s(cycle.next_round_s)
             if settings.decide.at_events:
                 if cycle.until_s < wake_s:
                     wake_s = cycle.until_s
-                if cycle.dirty or self._stale():
+                if cycle.needs_policy or self._stale():
                     wake_s = min(wake_s, self._may_ask_s())
-            if wake_s < cycle.not_before_s:
-                wake_s = cycle.not_before_s
+            if wake_s < cycle.retry_policy_s:
+                wake_s = cycle.retry_policy_s
         if settings.retry_seconds < FOREVER and state.jobs.in_flight:
-            reachable = (f.sent_s for job, f in state.jobs.in_flight.items() if not state.jobs.out_of_reach(job))
+            reachable = (f.sent_s for job, f in state.jobs.in_flight.items() if not state.jobs.is_unreachable(job))
             wake_s = min(wake_s, min(reachable, default=FOREVER) + settings.retry_seconds)
         if settings.lease_seconds < FOREVER and state.jobs.attempts:
             wake_s = min(wake_s, self._next_lease_s())
         if state.jobs.setbacks:
             pauses = (each.until_s for each in state.jobs.setbacks.values() if each.until_s > -FOREVER)
             wake_s = min(wake_s, min(pauses, default=FOREVER))
-        if settings.node_timeout_seconds < FOREVER and state.machines.node_up.any():
-            heard_s = float(state.machines.node_heard_s[state.machines.node_up].min())
+        if settings.node_timeout_seconds < FOREVER and state.nodes.node_up.any():
+            heard_s = float(state.nodes.node_heard_s[state.nodes.node_up].min())
             wake_s = min(wake_s, heard_s + settings.node_timeout_seconds)
         return wake_s if wake_s > state.now_s else state.now_s
 

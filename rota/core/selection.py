@@ -7,7 +7,7 @@ import numpy as np
 from rota.model.allocation import Allocation
 from rota.model.units import FOREVER, Floats
 
-MOST_OWED = 10.0
+MAX_DEFICIT_SLICES = 10.0
 """A job can be owed at most this many slices by earlier shares, or owe them, so that old debts don't decide for hours."""
 
 
@@ -15,7 +15,7 @@ LOST = 0.004
 """The part of its time that a job loses to moves which are made only so that all get their shares, if it should run half of the
 time or more. If it should run less, it loses more, so that none waits too long for its turn."""
 
-MOST_LOST = 0.02
+MAX_LOST_FRACTION = 0.02
 """The most that it loses by that."""
 
 
@@ -45,15 +45,15 @@ class SelectionRules:
         """What jobs have had, given the time they received and the time that earlier shares owe them."""
         return received if self.deficits_break_ties else received - deficit
 
-    def most_owed_seconds(self, turn_seconds: float) -> float:
+    def max_deficit_seconds(self, turn_seconds: float) -> float:
         """The most that a job can be owed, or owe. What only breaks ties has no limit."""
-        return FOREVER if self.deficits_break_ties else MOST_OWED * turn_seconds
+        return FOREVER if self.deficits_break_ties else MAX_DEFICIT_SLICES * turn_seconds
 
     def margin_seconds(self, move_seconds: Floats, share: Floats, horizon_seconds: float) -> Floats:
         """How much further behind another job must be to take the place of one that runs, given the price of moving that, and
         the part of the time that it should run. Two jobs that take turns run for twice their margin each: so long that only the
         part above is lost, but no longer than the horizon over which a move must pay for itself."""
-        lost = np.clip(LOST * 0.5 / np.maximum(share, LOST), LOST, MOST_LOST)
+        lost = np.clip(LOST * 0.5 / np.maximum(share, LOST), LOST, MAX_LOST_FRACTION)
         return np.minimum(move_seconds / (2 * lost), horizon_seconds / 2)
 
     @property

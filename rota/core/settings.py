@@ -18,9 +18,9 @@ class Settings:
 
     decide: DecisionTiming = field(default_factory=AtEvents)
     """When the core decides: at events, at rounds, or in rounds of whole steps."""
-    drawing: SelectionRules = field(default_factory=SelectionRules)
+    selection: SelectionRules = field(default_factory=SelectionRules)
     """How the core selects the jobs that may run from an answer."""
-    wait_for_place: bool = False
+    wait_for_locality: bool = False
     """Whether a job whose GPUs the placer would keep together waits until the fewest possible nodes have them. Running jobs keep
     their places."""
     learn: bool = False
@@ -33,11 +33,11 @@ class Settings:
     cordon_failing_starts: float = FOREVER
     """Number of starts that fail within seconds on a node, of jobs that then run elsewhere, after which it is cordoned; inf if
     never."""
-    foresees: bool = False
+    needs_predictions: bool = False
     """Whether to learn from finished jobs how long jobs train, because the policy reads predictions."""
-    packing: bool = False
+    colocation: bool = False
     """Whether to offer options with which two jobs share GPUs."""
-    parked_stay: bool = False
+    resume_in_place: bool = False
     """Whether a parked job resumes or waits on its node, unless the node is drained. On another node it would restart from its
     last checkpoint, and an unmodified script has none."""
     min_run_factor: float = 0.0
@@ -79,12 +79,12 @@ class Settings:
                 value=self.cordon_slower_than,
                 hint="cordon_slower_than=1.5",
             )
-        if self.wait_for_place and (self.packing or self.tactics.colocating is not None):
+        if self.wait_for_locality and (self.colocation or self.tactics.colocating is not None):
             raise OptionError(
                 "can't be combined with packing, where jobs share GPUs: the search doesn't handle pairs.",
-                field="wait_for_place",
+                field="wait_for_locality",
                 value=True,
-                hint="packing=false",
+                hint="colocation=false",
             )
 
     @property

@@ -40,7 +40,7 @@ def _same_scores(one: Variability | None, other: Variability | None) -> bool:
         one.classes == other.classes
         and one.class_of == other.class_of
         and np.array_equal(one.scores, other.scores)
-        and np.array_equal(one.spread, other.spread)
+        and np.array_equal(one.uncertainty, other.uncertainty)
     )
 
 

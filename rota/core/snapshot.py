@@ -124,10 +124,11 @@ def restore(plain: Plain, words: Codec, given: Rates | None = None) -> State:
             f"this snapshot has version {plain.get('version')}, this Rota reads {READABLE[0]} to {VERSION}.",
             hint="use the Rota that wrote it",
         )
+    plain = current_fields(State.__name__, plain)
     records = {name: _restore_record(kind, plain[name], words) for name, kind in _RECORDS.items()}
-    known = records["knowledge"]
-    if "measured" not in plain["knowledge"] and given is not None:
-        records["knowledge"] = dataclasses.replace(known, measured=MeasuredRates.found_in(known.rates, given))
+    known = records["beliefs"]
+    if "measured" not in plain["beliefs"] and given is not None:
+        records["beliefs"] = dataclasses.replace(known, measured=MeasuredRates.found_in(known.rates, given))
     state = State(now_s=words.decode(plain["now_s"]), **records)
     if plain["version"] < 16:
         restore_blocks(state, {name: words.decode(plain["jobs"][name]) for name in OLD_SETS})
@@ -154,7 +155,7 @@ def _take_record(record: object, words: Codec) -> Plain:
 
 def _restore_record(record: type, plain: Plain, words: Codec) -> Any:
     """Return a record. A field that the snapshot lacks gets its default."""
-    plain = current_fields(plain)
+    plain = current_fields(record.__name__, plain)
     shapes = {name: _shape(kind) for name, kind in _fields_of(record).items() if name in plain}
     return record(**{name: shape.unpack(words.decode(plain[name])) for name, shape in shapes.items()})
 
@@ -186,7 +187,7 @@ _SET = _Shape(sorted, set)
 _SHAPES: dict[Any, _Shape] = {
     JobTable: _Shape(JobTable.pack, JobTable.unpack),
     Options: _Shape(_pack_options, _unpack_options),
-    Occupancy: _Shape(lambda held: [held.holder, held.parts], lambda packed: Occupancy(*packed)),
+    Occupancy: _Shape(lambda held: [held.holder, held.gpu_fractions], lambda packed: Occupancy(*packed)),
     dict[trial.PairKey, trial.PairStats]: _Shape(
         lambda pairs: {key: tuple(seen) for key, seen in pairs.items()},
         lambda packed: {key: trial.PairStats(*seen) for key, seen in packed.items()},

@@ -29,12 +29,12 @@ def validate(state: State) -> None:
         assert flight.command.attempt == attempt.number, f"job {job}'s command speaks of another attempt"
         assert set(flight.waiting) <= set(flight.command.nodes), f"job {job} waits for nodes that got no command"
     for job in state.jobs.row:
-        assert job in state.jobs.unsettled or job in state.jobs.in_flight or state.settled(job), (
+        assert job in state.jobs.to_reconcile or job in state.jobs.in_flight or state.is_reconciled(job), (
             f"job {job} is neither settled nor waiting to be reconciled"
         )
     _check_phases(state)
-    assert (state.machines.host_gib >= -1e-6).all(), "more host memory is used than there is"
-    assert (state.machines.context_gib >= -1e-6).all(), "parked jobs keep less than nothing on a GPU"
+    assert (state.nodes.host_gib >= -1e-6).all(), "more host memory is used than there is"
+    assert (state.nodes.context_gib >= -1e-6).all(), "parked jobs keep less than nothing on a GPU"
     _check_memory(state)
     _check_caches(state)
 
@@ -44,36 +44,36 @@ def _check_phases(state: State) -> None:
     table = state.jobs.table
     for job, row in state.jobs.row.items():
         phase, blocks, attempt = Phase(table.phase[row]), table.blocks.item(row), state.jobs.attempts.get(job)
-        assert (attempt is not None) == (phase in WITH_ATTEMPT), f"job {job} is {phase.word} and its attempt is {attempt}"
-        assert (phase is Phase.UNREACHABLE) == bool(blocks & HIDDEN), f"job {job} is {phase.word} with blocks {blocks}"
+        assert (attempt is not None) == (phase in WITH_ATTEMPT), f"job {job} is {phase.label} and its attempt is {attempt}"
+        assert (phase is Phase.UNREACHABLE) == bool(blocks & HIDDEN), f"job {job} is {phase.label} with blocks {blocks}"
         assert phase is not Phase.STOPPING or blocks & TO_KILL, f"job {job} is stopping for no reason"
         assert blocks & TO_KILL == 0 or phase in (Phase.STOPPING, Phase.UNREACHABLE), (
-            f"job {job} is to be killed and {phase.word}"
+            f"job {job} is to be killed and {phase.label}"
         )
         assert not blocks & TO_CANCEL or blocks & TO_KILL, f"job {job} is cancelled, and its attempt is not to be killed"
-        assert table.using[row] or not table.rate[row], f"job {job} does not run and has a rate"
+        assert table.gpus_in_use[row] or not table.rate[row], f"job {job} does not run and has a rate"
         pause = state.jobs.setbacks.get(job)
         assert bool(blocks & PAUSED) == (pause is not None and pause.until_s > -FOREVER), f"the pause of job {job} is out of step"
         assert bool(blocks & NEVER_FITS) != state.can_ever_run(table.kind.item(row)), f"job {job} is wrong about whether it fits"
     barred = {job for job in state.jobs.attempts if table.blocks[state.jobs.row[job]]}
-    assert state.jobs.barred == barred, "the set of barred jobs is out of step"
+    assert state.jobs.unschedulable_holders == barred, "the set of barred jobs is out of step"
 
 
 def _check_memory(state: State) -> None:
     """What jobs take and what parked jobs keep on a GPU fits into it, but for a job that does not fit into any such GPU."""
-    taken_gib = state.machines.context_gib.copy()
-    options = state.knowledge.options
+    taken_gib = state.nodes.context_gib.copy()
+    options = state.beliefs.options
     for job, attempt in state.jobs.attempts.items():
         spec = state.jobs.specs[job]
         if options.partner_kind[attempt.option] >= 0 or spec.gpus < 1:
             continue  # two whose rates together are known do fit
-        if not attempt.parked and spec.gpu_gib <= state.machines.gpu_gib[attempt.gpus].min():
-            own_gib = state.knowledge.costs.memory.context_gib if attempt.reserved else 0.0  # it is on its way out
+        if not attempt.parked and spec.gpu_gib <= state.nodes.gpu_gib[attempt.gpus].min():
+            own_gib = state.beliefs.costs.memory.context_gib if attempt.host_memory_reserved else 0.0  # it is on its way out
             taken_gib[state.gpus_of(job)] += max(spec.gpu_gib - own_gib, 0.0)
-    over = (taken_gib > state.machines.gpu_gib + 1e-6).nonzero()[0]
+    over = (taken_gib > state.nodes.gpu_gib + 1e-6).nonzero()[0]
     assert not len(over), (
-        f"{taken_gib[over]} GiB are used of {state.machines.gpu_gib[over]} on GPUs {over}, "
-        f"{state.machines.context_gib[over]} by parked jobs, by {state.machines.observed.holders(over)}"
+        f"{taken_gib[over]} GiB are used of {state.nodes.gpu_gib[over]} on GPUs {over}, "
+        f"{state.nodes.context_gib[over]} by parked jobs, by {state.nodes.observed.holders(over)}"
     )
 
 
@@ -84,34 +84,34 @@ def _check_caches(state: State) -> None:
 
 
 def _check_gpus(state: State) -> None:
-    for occupancy in (state.machines.observed, state.machines.planned):
-        for gpu in occupancy.parts:
+    for occupancy in (state.nodes.observed, state.nodes.planned):
+        for gpu in occupancy.gpu_fractions:
             assert occupancy.holder[gpu] == FRACTIONAL and occupancy.room(gpu) >= 0, f"more of GPU {gpu} is taken than there is"
-        assert set((occupancy.holder == FRACTIONAL).nonzero()[0].tolist()) == set(occupancy.parts), (
+        assert set((occupancy.holder == FRACTIONAL).nonzero()[0].tolist()) == set(occupancy.gpu_fractions), (
             "the table of parts is out of step"
         )
-    for job in state.machines.observed.holders(np.arange(state.machines.cluster.gpus)):
+    for job in state.nodes.observed.holders(np.arange(state.nodes.cluster.gpus)):
         attempt = state.jobs.attempts.get(job)
         assert attempt is not None, f"job {job} holds GPUs but has no attempt"
-        held = np.arange(state.machines.cluster.gpus)[state.machines.observed.held(job, np.arange(state.machines.cluster.gpus))]
+        held = np.arange(state.nodes.cluster.gpus)[state.nodes.observed.held(job, np.arange(state.nodes.cluster.gpus))]
         assert set(held.tolist()) <= set(attempt.gpus.tolist()), f"job {job} holds GPUs it was never given"
     for job, attempt in state.jobs.attempts.items():
         assert job in state.jobs.row, f"job {job} has an attempt but is not in the table"
         assert attempt.number == state.jobs.table.attempt[state.jobs.row[job]], f"job {job} runs an attempt that is not its own"
-        assert attempt.parts, f"job {job} has an attempt without parts"
-        pools = set(state.machines.cluster.gpu_pool[attempt.gpus].tolist())
+        assert attempt.live_nodes, f"job {job} has an attempt without parts"
+        pools = set(state.nodes.cluster.gpu_pool[attempt.gpus].tolist())
         assert len(pools) == 1, f"job {job} mixes accelerator types"
         flight = state.jobs.in_flight.get(job)
         if not state.jobs.to_kill(job) and (flight is None or not isinstance(flight.command, Resize)):
-            width = state.knowledge.options.gpus[attempt.option]
+            width = state.beliefs.options.gpus[attempt.option]
             assert len(set(attempt.gpus.tolist())) == width, f"job {job}'s gang is not whole"
-            nodes = set(state.machines.nodes_of(attempt.gpus))
-            assert set(attempt.parts) <= nodes, f"job {job} has parts where it has no GPUs"
+            nodes = set(state.nodes.nodes_of(attempt.gpus))
+            assert set(attempt.live_nodes) <= nodes, f"job {job} has parts where it has no GPUs"
 
 
 def _check_wishes(state: State) -> None:
     table = state.jobs.table
-    expected = Occupancy(np.full(state.machines.cluster.gpus, FREE, dtype=np.int64))
+    expected = Occupancy(np.full(state.nodes.cluster.gpus, FREE, dtype=np.int64))
     for job, gpus in sorted(state.jobs.desired.items()):
         row = state.jobs.row[job]
         partner = int(table.partner[row])
@@ -127,14 +127,14 @@ def _check_wishes(state: State) -> None:
                 f"jobs {job} and {partner} are to share GPUs but have others each"
             )
             mine, its = int(table.option[row]), int(table.option[state.jobs.row[partner]])
-            by_option = state.knowledge.options.partner_row[mine] == its
-            by_tactic = state.knowledge.sharing and max(state.knowledge.options.partner_kind[[mine, its]]) < 0
+            by_option = state.beliefs.options.partner_row[mine] == its
+            by_tactic = state.beliefs.sharing and max(state.beliefs.options.partner_kind[[mine, its]]) < 0
             assert by_option or by_tactic, f"jobs {job} and {partner} do not pair"
         else:
-            assert state.knowledge.options.partner_kind[table.option[row]] < 0, f"job {job} is granted company but has none"
-    assert (expected.holder == state.machines.planned.holder).all(), "the map of promised GPUs is out of step"
-    for gpu, parts in expected.parts.items():
-        assert sorted(parts) == sorted(state.machines.planned.parts[gpu]), (
+            assert state.beliefs.options.partner_kind[table.option[row]] < 0, f"job {job} is granted company but has none"
+    assert (expected.holder == state.nodes.planned.holder).all(), "the map of promised GPUs is out of step"
+    for gpu, parts in expected.gpu_fractions.items():
+        assert sorted(parts) == sorted(state.nodes.planned.gpu_fractions[gpu]), (
             f"the parts of GPU {gpu} that are promised are out of step"
         )
 
@@ -142,8 +142,8 @@ def _check_wishes(state: State) -> None:
 def _check_company(state: State) -> None:
     """Two on a GPU are partners, or one of them is on its way out; and what is believed of a job follows from who runs there."""
     table = state.jobs.table
-    for gpu in state.machines.observed.shared:
-        pair = [job for job, _ in state.machines.observed.parts[gpu]]
+    for gpu in state.nodes.observed.shared:
+        pair = [job for job, _ in state.nodes.observed.gpu_fractions[gpu]]
         if all(state.jobs.specs[job].milli_per_gpu < MILLI for job in pair):
             continue  # parts of a GPU that do not add up to more than it
         assert len(pair) == 2, f"jobs {pair} hold GPU {gpu}"
@@ -152,8 +152,8 @@ def _check_company(state: State) -> None:
         leaving = [job for job in pair if not same_gpus(state.jobs.desired.get(job, NO_GPUS), state.jobs.attempts[job].gpus)]
         assert leaving or table.partner[state.jobs.row[pair[0]]] == pair[1], f"jobs {pair} share GPU {gpu} and are strangers"
     for job, attempt in state.jobs.attempts.items():
-        using = table.using[state.jobs.row[job]]
+        using = table.gpus_in_use[state.jobs.row[job]]
         crowd = 1 if partner_of(state, job, attempt) == NO_JOB else 2
-        assert using in (0, state.knowledge.options.milligpus[attempt.option] / MILLI / crowd), (
+        assert using in (0, state.beliefs.options.milligpus[attempt.option] / MILLI / crowd), (
             f"job {job} is believed to use {using} of {len(attempt.gpus)} GPUs"
         )

@@ -19,7 +19,7 @@ def check_files(files: Sequence[str]) -> Iterator[Diagnosis]:
         except RotaError as problem:
             yield fail("file", problem.message, problem.hint or f"rota check {file}")
             continue
-        yield ok("file", f"{file}: {found.kind}, {found.says}")
+        yield ok("file", f"{file}: {found.kind}, {found.summary}")
         if found.kind == "job spec":
             yield from _folders(file, spec_from(read_tree(file, SpecError)))
 

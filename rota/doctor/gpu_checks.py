@@ -99,7 +99,7 @@ def _same_gpus(gpus: Sequence[Gpu], nodes: Sequence[NodeRow]) -> Diagnosis:
             found = f"the scheduler uses pretend GPUs, and this machine has {len(there)} real ones"
             return warn("GPUs", found, "rota down, then rota up without --pretend")
         return ok("GPUs", "the scheduler uses pretend GPUs")
-    known = {gpu.name: f"GPU {gpu.place} of {node.name}" for node in nodes for gpu in node.gpus}
+    known = {gpu.name: f"GPU {gpu.index} of {node.name}" for node in nodes for gpu in node.gpus}
     if lost := [f"{gpu} ({name})" for name, gpu in known.items() if name not in there]:
         step = "nvidia-smi -L and dmesg | grep -i xid; a GPU that fell off its bus needs a reboot; then rota down and rota up"
         return fail("GPUs", f"the scheduler counts on {', '.join(lost)}, which NVML does not see", step)

@@ -107,7 +107,7 @@ def _clock(status: StatusRow, up: str) -> Diagnosis:
 
 
 def _attention(status: StatusRow) -> Iterator[Diagnosis]:
-    if status.policy_problem:
-        yield fail("policy", f"{status.policy}: {status.policy_problem}", "rota policy check, or rota policy set NAME")
+    if status.policy_error:
+        yield fail("policy", f"{status.policy}: {status.policy_error}", "rota policy check, or rota policy set NAME")
     for line in status.slow_gpus:
         yield warn("slow GPUs", line, "look at its clock and temperature: rota nodes -o wide")

@@ -22,7 +22,7 @@ Fetch = Callable[[str], bytes]
 """Function that returns the contents of a file, by its digest."""
 
 
-class Copies:
+class InputCopies:
     """Copies below the folder `root`, which is locked while a process that uses it is running. Creating one removes the folders
     that killed processes left behind."""
 

@@ -15,7 +15,7 @@ from rota.experiments.vary_options import PARTS, check_varied, takes, with_optio
 from rota.traces.read_trace import STDIN
 from rota.traces.synthetic import reseeded
 
-MOST_CELLS = 100_000
+MAX_CELLS = 100_000
 
 AXES = ("policies", "traces", "clusters", "placers")
 """Fields of a grid that are axes."""
@@ -49,8 +49,8 @@ class Grid:
             raise OptionError(problem, field="trace", value=STDIN, hint="write the trace to a file first")
         for name in self.vary:
             check_varied(name)
-        if len(self) > MOST_CELLS:
-            raise OptionError(f"more than {MOST_CELLS:,} cells.", field="grid", value=len(self), hint="fewer values on an axis")
+        if len(self) > MAX_CELLS:
+            raise OptionError(f"more than {MAX_CELLS:,} cells.", field="grid", value=len(self), hint="fewer values on an axis")
 
     def __len__(self) -> int:
         axes = (self.policies, self.traces, self.clusters, self.placers or (None,), *self.vary.values())

@@ -5,7 +5,7 @@ from collections.abc import Mapping
 from typing import Any
 
 from rota.errors import RotaError
-from rota.experiments.copies import Copies, Fetch
+from rota.experiments.copies import Fetch, InputCopies
 from rota.experiments.worker_pool import Worker, WorkerReply
 
 
@@ -13,7 +13,7 @@ class NodeRunner:
     """One worker process and its copies, kept from one cell to the next. It serves the cells of one run."""
 
     def __init__(self) -> None:
-        self._copies: Copies | None = None
+        self._copies: InputCopies | None = None
         self._worker: Worker | None = None
 
     def run(self, text: str, fetch: Fetch) -> WorkerReply:
@@ -22,7 +22,7 @@ class NodeRunner:
         cwd, digests = work.pop("cwd"), work.pop("inputs")
         try:
             if self._copies is None:
-                self._copies = Copies(cwd)
+                self._copies = InputCopies(cwd)
             copies = self._copies.put(digests, fetch)
         except RotaError as problem:
             return {"error": problem.message, "hint": problem.hint}
@@ -38,7 +38,7 @@ class NodeRunner:
             self._copies.close()
         self._worker = self._copies = None
 
-    def _ask(self, work: dict[str, Any], copies: Copies) -> WorkerReply:
+    def _ask(self, work: dict[str, Any], copies: InputCopies) -> WorkerReply:
         if self._worker is None:
             self._worker = Worker(("rota.experiments.worker", str(copies.root)), cwd=copies.place, keep=(copies.lock,))
         answer = self._worker.ask(work)

@@ -4,7 +4,7 @@ from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
-from rota.api import warn_of
+from rota.api import warn_assumptions
 from rota.compose.study import CLUSTER
 from rota.errors import TraceError
 from rota.experiments.engine import Watch, run_cells
@@ -44,7 +44,7 @@ def sweep(
         options=options,
     )
     found = run(grid, out, workers=workers)
-    warn_of(found.guesses)
+    warn_assumptions(found.assumptions)
     return found
 
 
@@ -83,7 +83,7 @@ def check(grid: Grid) -> tuple[str, ...]:
         if where not in traces:
             traces[where] = open_trace(str(study.trace), format=study.format, where=study.filters)
         try:
-            guesses |= dict.fromkeys(prepare_study(study, traces[where]).guesses)
+            guesses |= dict.fromkeys(prepare_study(study, traces[where]).assumptions)
         except TraceError:
             continue  # jobs that do not fit a cluster are the result of that cell, not a mistake in the grid
     return tuple(guesses)

@@ -6,7 +6,7 @@ from typing import Any
 
 from rota.api import run_study
 from rota.compose.study import Study
-from rota.experiments.worker_pool import Alive
+from rota.experiments.worker_pool import ReportProgress
 from rota.traces.synthetic import open_trace
 from rota.traces.trace import Trace
 
@@ -16,6 +16,6 @@ def _trace(text: str, format: str, where: tuple[tuple[str, str], ...]) -> Trace:
     return open_trace(text, format=format, where=where)
 
 
-def run(study: Study, settings: Mapping[str, Any], alive: Alive) -> dict[str, Any]:
+def run(study: Study, settings: Mapping[str, Any], alive: ReportProgress) -> dict[str, Any]:
     """Return the result of one simulation, for JSON. There are no settings."""
     return run_study(study, alive, _trace(str(study.trace), study.format, study.filters)).to_dict()

@@ -67,7 +67,7 @@ class CellStore:
         return found if isinstance(found, dict) and found else None
 
     def save(self, key: str, result: Mapping[str, Any]) -> None:
-        write_whole(self._cells / f"{key}.json", json.dumps(result))
+        write_atomic(self._cells / f"{key}.json", json.dumps(result))
 
     def _unusable(self, problem: OSError) -> OptionError:
         why = f"cannot be used: {problem.strerror or problem}."
@@ -86,8 +86,8 @@ class SweepStore(CellStore):
         """Write a file of a grid into the folder of the grid, and as the latest one."""
         own = self._grid_folder([cell.study.plain() for cell in cells])
         own.mkdir(parents=True, exist_ok=True)
-        write_whole(own / name, text)
-        write_whole(self.folder / name, text)
+        write_atomic(own / name, text)
+        write_atomic(self.folder / name, text)
 
     def _keep_former(self) -> None:
         """Give the files of the latest grid a folder of their own. Early versions of Rota kept no other copy."""
@@ -97,7 +97,7 @@ class SweepStore(CellStore):
         own.mkdir(parents=True, exist_ok=True)
         for name in ("results.json", "results.csv", "grid.json"):  # the last one marks the folder as complete
             if (self.folder / name).is_file():
-                write_whole(own / name, (self.folder / name).read_text(encoding="utf-8"))
+                write_atomic(own / name, (self.folder / name).read_text(encoding="utf-8"))
 
     def others(self, cells: Sequence[Cell]) -> list[Path]:
         """Return the folders of other grids in this folder that have studies which are not among these cells."""
@@ -144,7 +144,7 @@ def _as_text(study: Mapping[str, Any]) -> str:
     return json.dumps(study, sort_keys=True)
 
 
-def write_whole(path: Path, text: str) -> None:
+def write_atomic(path: Path, text: str) -> None:
     """Write a file that is complete or absent, even after a power cut."""
     beside = path.with_name(f".{path.name}.{os.getpid()}")
     try:

@@ -16,7 +16,7 @@ from rota.report.result import duration
 WHO = ("policy", "placer")
 """Axes whose values are the lines of a chart."""
 
-MOST_PANELS = 12
+MAX_PANELS = 12
 """Largest number of combinations of further values that are drawn, each in its own charts. The table has all of them."""
 
 
@@ -117,7 +117,7 @@ def sweep_page(swept: SweepResult) -> str:
     groups = drawing.groups()
     style = asset("page.css") + asset("paper.css") + asset("sweep.css")
     heads, rows = swept.cells()
-    shown = dict(itertools.islice(groups.items(), MOST_PANELS))
+    shown = dict(itertools.islice(groups.items(), MAX_PANELS))
     notes = [*swept.notes]
     if len(shown) < len(groups):
         notes.append(f"charts of {len(shown)} of {len(groups)} combinations of {', '.join(drawing.panels)}; the table has all")

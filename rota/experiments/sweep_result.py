@@ -59,7 +59,7 @@ class SweepResult:
     """Number of cells that were finished before."""
     untried: int = 0
     """Number of cells that were not run because workers kept dying."""
-    guesses: tuple[str, ...] = ()
+    assumptions: tuple[str, ...] = ()
     """Notes that name an unknown input and the assumption that was made."""
     others: tuple[Path, ...] = ()
     """Folders with the results of other grids that are kept in this folder."""

@@ -86,7 +86,7 @@ def with_options(text: str, what: str, options: Mapping[str, Any]) -> str:
         return text
     spelled = ParsedName.parse(text, what)
     name = f"{spelled.name}:" if spelled.name.endswith(".py") else spelled.name
-    return f"{name}:{_spelled({**spelled.options, **options})}"
+    return f"{name}:{_format_options({**spelled.options, **options})}"
 
 
 def with_settings(trace: str, settings: Mapping[str, Any]) -> str:
@@ -102,10 +102,10 @@ def with_settings(trace: str, settings: Mapping[str, Any]) -> str:
             hint="--trace synthetic:jobs=500",
         )
     given = dict(option.split("=", 1) for option in options.split(",") if "=" in option)
-    return f"{name}:{_spelled({**given, **settings})}"
+    return f"{name}:{_format_options({**given, **settings})}"
 
 
-def _spelled(options: Mapping[str, Any]) -> str:
+def _format_options(options: Mapping[str, Any]) -> str:
     return ",".join(f"{key}={_option(value)}" for key, value in options.items())
 
 

@@ -7,11 +7,11 @@ from typing import Any
 
 from rota.compose.study import make_study
 from rota.experiments.versions import differences, versions
-from rota.experiments.worker_pool import Alive, WorkerReply, serve
+from rota.experiments.worker_pool import ReportProgress, WorkerReply, serve
 from rota.files.inputs import InputTable, read_through
 
 
-def calculate(work: dict[str, Any], alive: Alive) -> WorkerReply:
+def calculate(work: dict[str, Any], alive: ReportProgress) -> WorkerReply:
     """Calculate a cell. A cell of another machine comes with that machine's versions and with copies of its inputs; if the
     versions differ, nothing is calculated and `other` has the differences."""
     if "versions" in work and (other := differences(work["versions"], versions())):

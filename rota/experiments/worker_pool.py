@@ -27,7 +27,7 @@ MAX_DEATHS = 3
 WorkerReply = dict[str, Any]
 """A worker's answer; it has `error` and `hint` if there is no result."""
 
-Alive = Callable[[int, int, float], None]
+ReportProgress = Callable[[int, int, float], None]
 """Function that reports progress: done, total and the simulated time in seconds. It exits the process if the parent is gone."""
 
 
@@ -156,7 +156,7 @@ class WorkerPool:
                 worker.terminate()
 
 
-def serve(do: Callable[[dict[str, Any], Alive], WorkerReply]) -> None:
+def serve(do: Callable[[dict[str, Any], ReportProgress], WorkerReply]) -> None:
     """Do each piece of work on standard input until it is closed. `do` is called with the work and with a function that it must
     call regularly."""
     signal.signal(signal.SIGINT, signal.SIG_IGN)  # the parent handles Ctrl-C and then ends the workers

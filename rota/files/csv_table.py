@@ -18,15 +18,15 @@ from typing import NamedTuple
 from rota.errors import InputError
 from rota.files.text import as_written, read_text
 
-LONGEST_CELL = 10_000
-MOST_COUNT = 1_000_000
-MOST_NUMBER = 1e15
+MAX_CELL_CHARS = 10_000
+MAX_COUNT = 1_000_000
+MAX_NUMBER = 1e15
 """Largest accepted number. Beyond it a float cannot distinguish thousandths of a second, and sums over a trace lose their
 meaning."""
-LONGEST_SHOWN = 60
+MAX_SHOWN_CHARS = 60
 NEGATIVE = re.compile(r"-\d")
 DATE = re.compile(r"\d{4}-\d\d-\d\d")
-MOST_COMPARED = 1000
+MAX_COMPARED = 1000
 """Number of names among which the closest is searched. More would take noticeable time."""
 
 
@@ -50,7 +50,7 @@ class CsvRow(NamedTuple):
         except ValueError:
             value = math.nan
         # float() also accepts 1_000 and digits of other scripts, which no other tool does.
-        if 0.0 <= value <= MOST_NUMBER and "_" not in cell and cell.isascii():
+        if 0.0 <= value <= MAX_NUMBER and "_" not in cell and cell.isascii():
             return value
         if not cell:
             raise self.wrong(column, "is empty.", hint="every row needs a number here")
@@ -58,8 +58,8 @@ class CsvRow(NamedTuple):
             raise self._too_small(column, 0)
         if DATE.match(cell):
             raise self.wrong(column, "is a date.", hint="write seconds since the start of the trace, such as 3600")
-        if MOST_NUMBER < value < math.inf:
-            raise self.wrong(column, f"is more than {MOST_NUMBER:.0e}.", hint="check the unit: times are in seconds")
+        if MAX_NUMBER < value < math.inf:
+            raise self.wrong(column, f"is more than {MAX_NUMBER:.0e}.", hint="check the unit: times are in seconds")
         raise self.wrong(column, "is not a finite number.", hint="write a plain number such as 3600 or 0.5")
 
     def whole(self, column: str, *, least: int) -> int:
@@ -71,10 +71,8 @@ class CsvRow(NamedTuple):
             raise self.wrong(column, "is not a whole number.", hint="write a whole number such as 4")
         if value < least:
             raise self._too_small(column, least)
-        if value > MOST_COUNT:
-            raise self.wrong(
-                column, f"is more than {MOST_COUNT:,}.", hint="check that the columns are in the order of the header"
-            )
+        if value > MAX_COUNT:
+            raise self.wrong(column, f"is more than {MAX_COUNT:,}.", hint="check that the columns are in the order of the header")
         return int(value)
 
     def _too_small(self, column: str, least: int) -> InputError:
@@ -113,7 +111,7 @@ class FileTable:
             cells = text.split("\t") if headless else _cells(text, where, line, error)
             if len(cells) != len(columns):
                 raise self._uneven(line, len(cells))
-            if len(text) > LONGEST_CELL:
+            if len(text) > MAX_CELL_CHARS:
                 _check_lengths(zip(columns, cells, strict=True), where, line, error)
             if not headless and "'" in text:
                 cells = [as_written(cell.strip()) for cell in cells]
@@ -190,14 +188,14 @@ def read_table(path: Path | str, error: type[InputError]) -> FileTable:
 
 def closest(name: str, known: Iterable[str]) -> str:
     """Return ` Closest: gpus.`, or an empty text if no name is near."""
-    by_lower = {each.lower(): each for each in islice(known, MOST_COMPARED)}
+    by_lower = {each.lower(): each for each in islice(known, MAX_COMPARED)}
     near = difflib.get_close_matches(name.lower(), by_lower, n=1)
     return f" Closest: {by_lower[near[0]]}." if near else ""
 
 
 def shown(cell: str) -> str:
     """Shorten a value for a message."""
-    return cell if len(cell) <= LONGEST_SHOWN else cell[:LONGEST_SHOWN] + "…"
+    return cell if len(cell) <= MAX_SHOWN_CHARS else cell[:MAX_SHOWN_CHARS] + "…"
 
 
 def _cells(text: str, where: str, line: int, error: type[InputError]) -> list[str]:
@@ -233,9 +231,9 @@ def _check_distinct(columns: Iterable[str], where: str, line: int, error: type[I
 
 def _check_lengths(cells: Iterable[tuple[str, str]], where: str, line: int, error: type[InputError]) -> None:
     for column, cell in cells:
-        if len(cell) > LONGEST_CELL:
+        if len(cell) > MAX_CELL_CHARS:
             raise error(
-                f"is {len(cell):,} characters long; the limit is {LONGEST_CELL:,}.",
+                f"is {len(cell):,} characters long; the limit is {MAX_CELL_CHARS:,}.",
                 where=where,
                 line=line,
                 field=shown(column),

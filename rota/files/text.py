@@ -15,7 +15,7 @@ from rota.files.inputs import read_input
 
 GZIP = b"\x1f\x8b"
 """First bytes of files that gzip wrote."""
-MOST_UNPACKED_MB = 256
+MAX_UNPACKED_MB = 256
 """Default limit for the size of a decompressed file, in MB: a small file can hold more than any memory."""
 UNPACKED_VARIABLE = "ROTA_UNPACKED_MB"
 _FORMULA = re.compile(r"'*[=+\-@\t\r]")
@@ -34,7 +34,7 @@ def decoded(data: bytes, where: str, error: type[InputError]) -> str:
 
 
 def _unzipped(data: bytes, where: str, error: type[InputError]) -> bytes:
-    most = _most_unpacked_mb() << 20
+    most = _max_unpacked_mb() << 20
     try:
         with gzip.GzipFile(fileobj=io.BytesIO(data)) as file:
             text = file.read(most + 1)
@@ -46,11 +46,11 @@ def _unzipped(data: bytes, where: str, error: type[InputError]) -> bytes:
     return text
 
 
-def _most_unpacked_mb() -> int:
+def _max_unpacked_mb() -> int:
     given = os.environ.get(UNPACKED_VARIABLE, "")
     if given and not (given.isdecimal() and 0 < int(given) < 1 << 30):
         raise OptionError("is not a number of MB.", field=UNPACKED_VARIABLE, value=given, hint=f"{UNPACKED_VARIABLE}=1024")
-    return int(given or MOST_UNPACKED_MB)
+    return int(given or MAX_UNPACKED_MB)
 
 
 def _bytes(path: Path | str, error: type[InputError], instead: str) -> bytes:

@@ -12,11 +12,11 @@ from typing import Any, NoReturn
 import yaml
 
 from rota.errors import InputError
-from rota.files.csv_table import MOST_NUMBER, closest, shown
+from rota.files.csv_table import MAX_NUMBER, closest, shown
 from rota.files.text import read_text
 
 DEEPEST = 20
-LARGEST_BYTES = 10_000_000
+MAX_BYTES = 10_000_000
 
 _DURATION = re.compile(r"(\d+(?:\.\d+)?)\s*(s|m|min|h|d|w)", re.ASCII)
 _SECONDS = {"s": 1.0, "m": 60.0, "min": 60.0, "h": 3600.0, "d": 86_400.0, "w": 604_800.0}
@@ -90,8 +90,8 @@ class TreeEntry:
         value = self.value
         if isinstance(value, bool) or not isinstance(value, int | float) or value != value:
             raise self.wrong("is not a number.", hint="write a plain number such as 4 or 0.5")
-        if abs(value) > MOST_NUMBER:
-            raise self.wrong(f"is more than {MOST_NUMBER:.0e}.", hint="give a smaller number")
+        if abs(value) > MAX_NUMBER:
+            raise self.wrong(f"is more than {MAX_NUMBER:.0e}.", hint="give a smaller number")
         if value < least or (above and value == least):
             raise self.wrong(f"must be {'more than' if above else 'at least'} {least:g}.", hint="give a larger number")
         return float(value)
@@ -157,8 +157,8 @@ def read_tree(path: Path | str, error: type[InputError], *, instead: str = "") -
     """Read the only document of a YAML file."""
     where = str(path)
     text = read_text(path, error, instead)
-    if len(text) > LARGEST_BYTES:
-        raise error(f"is more than {LARGEST_BYTES:,} characters.", where=where, hint="is it the right file?")
+    if len(text) > MAX_BYTES:
+        raise error(f"is more than {MAX_BYTES:,} characters.", where=where, hint="is it the right file?")
     try:
         root = _plain(text, where, error)
     except yaml.YAMLError as problem:

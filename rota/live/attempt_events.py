@@ -14,7 +14,7 @@ from rota.agent.attempt_files import AttemptStatus
 from rota.agent.constants import ENDED, LEASE, PARKED, RUNNING, SESSION, SUSPEND, SUSPENDED
 from rota.agent.outcome import EXIT_YIELDED, length_text, worked_seconds
 from rota.live.driver_protocol import DriverContext
-from rota.live.starts import Starts
+from rota.live.starts import StartDetector
 from rota.model.commands import SuspendKind
 from rota.model.events import Attached, Exited, External, Outcome, Progressed, Started, Suspended
 from rota.model.units import FOREVER
@@ -51,7 +51,7 @@ class AttemptEvents:
         """Running attempts that have not started."""
         self._attached: set[tuple[int, int]] = set()
         """Attempts whose session was reported."""
-        self._starts = Starts()
+        self._starts = StartDetector()
         self._reported: dict[int, float] = {}
 
     def take(self, changed: Iterable[AttemptStatus]) -> list[External]:
@@ -147,7 +147,11 @@ class AttemptEvents:
         self._parked[key] = at_s
         done = status.steps_done if self._tells(status) else status.steps_saved + worked_seconds(status, at_s)
         kind, gib, keeps = SuspendKind.PARK, status.parked_gib, status.keeps_memory
-        return [Suspended(status.job, status.attempt, status.sequence, at_s, kind, done, self.node, gib=gib, keeps=keeps)]
+        return [
+            Suspended(
+                status.job, status.attempt, status.sequence, at_s, kind, done, self.node, host_gib=gib, keeps_host_memory=keeps
+            )
+        ]
 
     def _end(self, status: AttemptStatus) -> External:
         at_s = status.ended_s if status.ended_s is not None else self._context.clock()
@@ -184,7 +188,7 @@ class AttemptEvents:
     def _left_early(self, status: AttemptStatus) -> str:
         """Return a sentence if the job exited with code 75 without a request, soon after its start, since its next attempt will
         do the same; otherwise an empty text."""
-        if status.exit_code != EXIT_YIELDED or status.asked is not None or not self._is_first(status):
+        if status.exit_code != EXIT_YIELDED or status.stop_reason is not None or not self._is_first(status):
             return ""
         seconds = worked_seconds(status)
         if seconds >= EARLY_SECONDS or (self._tells(status) and status.steps_saved > status.from_step):
@@ -237,7 +241,7 @@ def progress_in_one(events: list[External]) -> list[External]:
 def _broken_save(status: AttemptStatus) -> str:
     """Return why the state of a job could not be saved when it was asked to stop; empty if it was saved, or if there was no such
     problem."""
-    broken = status.asked in (SUSPEND, LEASE) and status.exit_code not in (0, EXIT_YIELDED) and status.saving_problem
+    broken = status.stop_reason in (SUSPEND, LEASE) and status.exit_code not in (0, EXIT_YIELDED) and status.saving_problem
     return f"its state could not be saved: {status.saving_problem}" if broken else ""
 
 
@@ -245,4 +249,4 @@ def _can_park(status: AttemptStatus) -> bool | None:
     """Return whether an attempt can be parked, as found at its start, or when it was tried; None if it was found before."""
     if status.parking_problem:
         return False
-    return can_sleep(status.park_way) if status.park_way else None
+    return can_sleep(status.park_method) if status.park_method else None

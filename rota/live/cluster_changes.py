@@ -66,7 +66,7 @@ class ClusterChanges:
 
     def events(self, state: State, now_s: float) -> list[External]:
         """Return the changes that are possible now. `devices` then has the GPUs of nodes that join."""
-        draining = state.machines.draining
+        draining = state.nodes.draining
         if self.done and not self._back_in_use & draining:
             return []
         occupied = _occupied(state)
@@ -83,7 +83,7 @@ class ClusterChanges:
             self._joining.remove(new)
             joined = replace(new.node, name=_free_name(new.node.name, names))
             names.add(joined.name)
-            self.devices[len(state.machines.cluster.nodes) + sum(isinstance(event, NodeJoined) for event in events)] = new.devices
+            self.devices[len(state.nodes.cluster.nodes) + sum(isinstance(event, NodeJoined) for event in events)] = new.devices
             events.append(NodeJoined(joined, now_s))
         return events
 
@@ -121,18 +121,18 @@ def never_run(state: State) -> list[tuple[int, str]]:
 
 def device_of(state: State, devices: Mapping[int, Devices], gpu: int) -> str:
     """Return the name of a GPU by its number; empty if it has none."""
-    node = int(state.machines.cluster.gpu_node[gpu])
-    names, place = devices.get(node, ()), gpu - int(state.machines.cluster.node_first[node])
+    node = int(state.nodes.cluster.gpu_node[gpu])
+    names, place = devices.get(node, ()), gpu - int(state.nodes.cluster.node_first[node])
     return names[place] if place < len(names) else ""
 
 
 def _present(state: State) -> dict[int, Node]:
-    return {number: node for number, node in enumerate(state.machines.cluster.nodes) if number not in state.machines.gone}
+    return {number: node for number, node in enumerate(state.nodes.cluster.nodes) if number not in state.nodes.gone}
 
 
 def _occupied(state: State) -> set[int]:
     """Return the nodes on which processes of a job may be running."""
-    return {node for attempt in state.jobs.attempts.values() for node in attempt.parts}
+    return {node for attempt in state.jobs.attempts.values() for node in attempt.live_nodes}
 
 
 def _stays(mine: NamedNode, wanted: NamedNode, occupied: bool) -> bool:

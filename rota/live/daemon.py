@@ -127,7 +127,7 @@ class Daemon:
         driver.open(self._context())
         self._policy_before = before.policy if before is not None else self.setup.policy
         self._policy_client = self._client(self.setup.policy)
-        self._wake_s = scheduler.state.question.wake_s
+        self._wake_s = scheduler.state.cycle.timer_s
         self.begun = threading.Event()
         """Set when the first turn is over, or has failed."""
         self._thread = threading.Thread(target=self._run, name="scheduler", daemon=True)
@@ -155,7 +155,7 @@ class Daemon:
             wake=lambda: self._items.put(None),
             submitted=self.history.submitted,
             clock=self.clock,
-            cluster=lambda: self.scheduler.state.machines.cluster,
+            cluster=lambda: self.scheduler.state.nodes.cluster,
             device=lambda gpu: device_of(self.scheduler.state, self._cluster.devices, gpu),
             epoch=self.journal.epoch,
             tell=self._tell,
@@ -195,14 +195,14 @@ class Daemon:
 
     def _first_news(self) -> list[Item]:
         """Return the events of a start. The worker of an open policy call is gone, and everything that the driver has is new."""
-        taken = {self.scheduler.state.machines.cluster.gpu_node.item(gpu) for gpu in self.scheduler.state.machines.taken}
+        taken = {self.scheduler.state.nodes.cluster.gpu_node.item(gpu) for gpu in self.scheduler.state.nodes.taken}
         events: list[Item] = [GpusTaken(node, (), (), self.clock()) for node in sorted(taken)]  # the driver looks again
         events += self.driver.events()
         if not self.driver.nodes_can_leave:
             there = {(status.job, status.attempt) for status in self.driver.inventory()}
             events += lost_with_their_files(self.scheduler.state, there, home_id(self.home), self.clock())
-        if self.scheduler.state.question.asked is not None:
-            events.append(PolicyTimedOut(self.scheduler.state.question.decision, self.clock()))
+        if self.scheduler.state.cycle.call_jobs is not None:
+            events.append(PolicyTimedOut(self.scheduler.state.cycle.decision, self.clock()))
         return events
 
     def _wait(self) -> list[Item]:
@@ -229,8 +229,8 @@ class Daemon:
             before, cancelling = set(state.jobs.row), set(state.jobs.cancelling)
             lives = {job: life.number for job, life in state.jobs.attempts.items()}
             statuses = {status.job: status for status in self.driver.inventory()}
-            question = state.question
-            asked = None if question.asked is None else AskedAbout(question.decision, question.asked)
+            question = state.cycle
+            asked = None if question.call_jobs is None else AskedAbout(question.decision, question.call_jobs)
             self.scheduler.fold(now, events)
             decided = self._decide()
             self.history.note(events, before, cancelling, lives, state, statuses)
@@ -436,7 +436,7 @@ class Daemon:
             raise RotaError(f"Not taken: {self._away}", hint="the same command again, when it answers")
 
     def _prepared(self, sent: Submission, possible: set[Kind] | None) -> NewJob:
-        way, why = self.driver.how_parked(sent)
+        way, why = self.driver.park_method(sent)
         if sent.spec.preemptible is False:
             way, why = STAY, "its spec says preemptible: false"
         elif sent.spec.checkpoint.saves is False and not sent.spec.preemptible:
@@ -444,7 +444,7 @@ class Daemon:
         wanted = to_job_spec(sent, self.clock(), can_park=can_sleep(way))
         kind = Kind.of(wanted)
         if possible is None or kind not in possible:
-            check_options(wanted, self.driver.discover_cluster(), self.scheduler.state.knowledge.rates)
+            check_options(wanted, self.driver.discover_cluster(), self.scheduler.state.beliefs.rates)
         if possible is not None:
             possible.add(kind)
         check_memory(wanted, self.driver.discover_cluster(), self.driver.readings, pretend=self.setup.pretend)

@@ -25,7 +25,7 @@ from rota.agent.constants import ENDED
 from rota.agent.disk import LOGS
 from rota.agent.gpu_readings import Readings
 from rota.agent.gpu_report import read_report
-from rota.agent.gpu_use import GpuUse, together
+from rota.agent.gpu_use import GpuUse, combine_uses
 from rota.agent.log import LIMIT_BYTES, LogPiece, log_end, read_log
 from rota.agent.messages import Forget, encode_message
 from rota.agent.node_agent import NodeFacts, read_facts
@@ -62,9 +62,9 @@ HEARTBEAT_SECONDS = 10.0
 """Heartbeat interval for nodes of a cluster without news, in seconds."""
 REPORT_EVERY_SECONDS = 1.0
 """Interval at which nodes without news are reported to the core, all in one event, in seconds."""
-AGAIN_SECONDS = 1.0
+RETRY_SECONDS = 1.0
 """Retry interval for nodes that did not reply, in seconds."""
-LOST_SECONDS = 30.0
+REPLY_TIMEOUT_SECONDS = 30.0
 """A message without a reply after this time counts as lost, in seconds."""
 STALE_SECONDS = 30.0
 """Age at which readings of GPUs are dropped, in seconds. Every heartbeat requests new ones."""
@@ -211,7 +211,7 @@ class Driver:
     def _advance(self, node: DriverNode, now_s: float) -> list[External]:
         """Give up an answer that does not come. Return starts that are not waited for any longer, and that a node has left
         because it was away too long."""
-        if node.sent is not None and now_s >= node.sent_s + LOST_SECONDS:
+        if node.sent is not None and now_s >= node.sent_s + REPLY_TIMEOUT_SECONDS:
             node.lose()
         events: list[External] = []
         if node.parts.beginning and (events := node.parts.take(())):
@@ -318,7 +318,7 @@ class Driver:
         now_s = self._context.clock()
         self._look()
         events = self._match(now_s) + self._take_replies(now_s)
-        for host in self._channel.rang():
+        for host in self._channel.notified():
             if host in self._by_host:
                 self._by_host[host].due_s = 0.0
         for node in self._nodes.values():
@@ -352,7 +352,7 @@ class Driver:
         """Return what a reply of a node says, or nothing if it was lost or is too late."""
         if answer.text is None:
             node.lose()
-            node.due_s = now_s + AGAIN_SECONDS
+            node.due_s = now_s + RETRY_SECONDS
             return []
         reply: Mapping[str, Any] = json.loads(answer.text)
         if reply.get("refused", 0) > self._context.epoch:
@@ -376,7 +376,7 @@ class Driver:
         parts = [status for each in reply["parts"] if (status := status_of(each)) is not None]
         changed = [within_requested(status, self._context.submitted) for status in parts]
         if not node.clear(changed):
-            node.whole, node.due_s = True, now_s + AGAIN_SECONDS
+            node.whole, node.due_s = True, now_s + RETRY_SECONDS
             return []
         node.take(changed, whole)
         events: list[External] = taken
@@ -447,7 +447,7 @@ class Driver:
         for node in self._nodes.values():
             for key, use in node.uses().items():
                 uses.setdefault(key, []).append(use)
-        return {key: together(seen) for key, seen in uses.items() if len(seen) == parts[key]}
+        return {key: combine_uses(seen) for key, seen in uses.items() if len(seen) == parts[key]}
 
     def acknowledge(self) -> None:
         for node in self._nodes.values():
@@ -487,7 +487,7 @@ class Driver:
     def readings(self) -> Readings:
         return self._channel.read_gpus() or self._readings
 
-    def how_parked(self, job: Submission) -> tuple[str, str]:
+    def park_method(self, job: Submission) -> tuple[str, str]:
         if self.nodes_can_leave:
             return how_to_park_on_a_node(wanted=job.spec.park, gpus=job.spec.most_gpus)
         pretend = all(each.facts.pretend for each in self._seen.values())

@@ -60,7 +60,7 @@ class DriverProtocol(Protocol):
     def open(self, context: DriverContext) -> None:
         """Start, and find the attempts of an earlier daemon."""
 
-    def how_parked(self, job: Submission) -> tuple[str, str]:
+    def park_method(self, job: Submission) -> tuple[str, str]:
         """Return the park method of such a job (`rota/park/park_method.py`) and its reason. Any thread."""
 
     def carry_out(self, commands: Sequence[DriverCommand]) -> list[External]:

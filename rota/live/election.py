@@ -20,9 +20,9 @@ from rota.live.journal_place import PostgresLocation
 from rota.live.journal_store import JournalUnavailable, lead_lost
 from rota.live.postgres_store import connect, create_tables, driver, fault
 
-SILENT_SECONDS = 15
+LEADER_TIMEOUT_SECONDS = 15
 """A leader that has not sent a heartbeat for this long has lost the lead, in seconds."""
-TELL_SECONDS = 2.0
+HEARTBEAT_SECONDS = 2.0
 """Heartbeat interval of the leader, in seconds."""
 
 
@@ -79,7 +79,7 @@ class Election:
     def problem(self) -> str:
         """Return why it is uncertain that this process leads; empty if it does. Any thread."""
         seconds = time.monotonic() - self._held_s
-        return f"its database has not confirmed it for {seconds:.0f} s" if seconds > SILENT_SECONDS else ""
+        return f"its database has not confirmed it for {seconds:.0f} s" if seconds > LEADER_TIMEOUT_SECONDS else ""
 
     def _end_former(self) -> None:
         """End the session of a former leader that froze during a transaction, while the server waits for the rest of a message.
@@ -120,7 +120,7 @@ class Election:
         is permanently unusable."""
 
         def run() -> None:
-            while not self._stop.wait(TELL_SECONDS):
+            while not self._stop.wait(HEARTBEAT_SECONDS):
                 try:
                     self.heartbeat()
                 except JournalUnavailable:
@@ -166,7 +166,7 @@ class Election:
     def _begin_session(self) -> Any:
         if self._session is None or self._session.closed:
             self._session = connect(self._place)
-            self._session.execute("SELECT set_config('idle_session_timeout', %s, false)", (f"{SILENT_SECONDS}s",))
+            self._session.execute("SELECT set_config('idle_session_timeout', %s, false)", (f"{LEADER_TIMEOUT_SECONDS}s",))
         return self._session
 
     def _end_session(self) -> None:

@@ -5,7 +5,7 @@ from collections.abc import Mapping
 from rota.errors import OptionError, UnknownNameError
 from rota.live.history import JobRecord
 
-MOST_LISTED = 8
+MAX_LISTED = 8
 """Maximum number of jobs that an error names."""
 
 
@@ -36,8 +36,8 @@ def find_record(records: Mapping[int, JobRecord], key: str, *, alone: bool = Fal
 
 def unknown_job(records: Mapping[int, JobRecord], key: str) -> UnknownNameError:
     names = [record.name for record in records.values()]
-    return UnknownNameError("job", key, names, newest=MOST_LISTED, hint="rota jobs --all")
+    return UnknownNameError("job", key, names, newest=MAX_LISTED, hint="rota jobs --all")
 
 
 def _listed(words: list[str]) -> str:
-    return ", ".join(words[:MOST_LISTED]) + (f" and {len(words) - MOST_LISTED} more" if len(words) > MOST_LISTED else "")
+    return ", ".join(words[:MAX_LISTED]) + (f" and {len(words) - MAX_LISTED} more" if len(words) > MAX_LISTED else "")

@@ -74,7 +74,7 @@ def plain_rates(measured: Rates) -> Plain:
 
 def plain_scores(scores: Variability, devices: Sequence[str]) -> Plain:
     """Return scores by the names of the GPUs. Numbers change when GPUs come and go."""
-    by_name = {name: [scores.scores[:, i].tolist(), scores.spread[:, i].tolist()] for i, name in enumerate(devices)}
+    by_name = {name: [scores.scores[:, i].tolist(), scores.uncertainty[:, i].tolist()] for i, name in enumerate(devices)}
     return {"classes": list(scores.classes), "class_of": dict(scores.class_of), "gpus": by_name}
 
 

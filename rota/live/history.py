@@ -13,10 +13,10 @@ from rota.agent.attempt_files import AttemptStatus
 from rota.agent.outcome import EXIT_YIELDED, length_text, lost_seconds, signal_name
 from rota.core.explain import explain, reasons
 from rota.core.fold.configured import CoreEvent
-from rota.core.fold.setbacks import MOST
+from rota.core.fold.setbacks import MAX_SETBACKS
 from rota.core.state.state import State
 from rota.live.journal import KeptJob
-from rota.live.placement_text import where_text
+from rota.live.placement_text import format_placement
 from rota.live.submission_keys import SubmissionKeys
 from rota.model.commands import SuspendKind
 from rota.model.events import CancelRequested, Exited, Outcome, Started, Suspended
@@ -174,7 +174,7 @@ class JobHistory:
             record = self.records[job]
             record.phase = "finished" if job in finished else "cancelled" if job in asked else "failed"
             record.ended_s = record.ended_s if record.ended_s is not None else state.now_s
-            because = f": {record.problem}, {MOST} times in a row" if record.problem and record.phase == "failed" else ""
+            because = f": {record.problem}, {MAX_SETBACKS} times in a row" if record.problem and record.phase == "failed" else ""
             record.last_change = f"{record.phase} at {iso(record.ended_s)}{because}"
             self.changed.add(job)
 
@@ -197,7 +197,7 @@ class JobHistory:
                 record.parking_problem = part.parking_problem
                 record.last_change = f"kept running at {iso(event.at_s)}: it can't be parked, and is not known to save its state"
             record.ended_s = record.exit_code = None  # these were of an earlier attempt
-            if part is not None and part.park_way:
+            if part is not None and part.park_method:
                 record.parking = _parking(record, part)
             return
         parked = isinstance(event, Suspended) and event.kind is SuspendKind.PARK
@@ -276,8 +276,8 @@ class JobHistory:
             setback = state.jobs.setbacks.get(record.id)
             life = state.jobs.attempts.get(record.id)
             if life is not None and len(life.gpus) and not life.parked:
-                accelerator = state.machines.cluster.pools[state.machines.cluster.gpu_pool[life.gpus[0]]]
-                where = where_text(state.machines.cluster, life.gpus)
+                accelerator = state.nodes.cluster.pools[state.nodes.cluster.gpu_pool[life.gpus[0]]]
+                where = format_placement(state.nodes.cluster, life.gpus)
         if part is not None and (spec.progress or part.reports_steps):
             done = part.steps_done
             rate = step_rate(part, now_s)
@@ -295,14 +295,14 @@ class JobHistory:
             phase=phase,
             gpus=len(life.gpus) if life is not None and len(spec.gpu_counts) > 1 else spec.most_gpus,
             accelerator=accelerator,
-            where=where,
-            accepts=list(spec.accelerators),
+            placement=where,
+            accepted_accelerators=list(spec.accelerators),
             weight=spec.weight,
             tenant=spec.tenant,
             steps_done=done,
             steps_total=total,
             steps_per_second=rate,
-            utilisation=None if row is None else _known(state.jobs.table.utilisation.item(row)),
+            utilization=None if row is None else _known(state.jobs.table.utilization.item(row)),
             peak_gib=None if row is None else _known(state.jobs.table.peak_gib.item(row)),
             eta_seconds=left,
             reason=reason,
@@ -334,7 +334,7 @@ class JobHistory:
             reasons=[ReasonRow(code=e.code.name, sentence=e.sentence, facts=_plain(e.facts)) for e in found],
             ahead=self.rows(ahead[:20], state, latest, now_s),
             last_change=record.last_change or None,
-            policy=state.question.answer.policy if state.question.answer is not None else None,
+            policy=state.cycle.answer.policy if state.cycle.answer is not None else None,
         )
 
 
@@ -377,8 +377,8 @@ def _quiet_seconds(part: AttemptStatus | None, now_s: float) -> float:
 def _parking(record: JobRecord, part: AttemptStatus) -> str:
     """Return the park method that the node chose. If the job was seen to exit without saving, that stands."""
     if _UNSAVED in record.parking:
-        return _unsaved(part.park_way or "")
-    way, why = part.park_way or "", part.park_why or ""
+        return _unsaved(part.park_method or "")
+    way, why = part.park_method or "", part.park_reason or ""
     spec = record.submitted.spec
     stays = spec.checkpoint.saves is False and not spec.preemptible
     return ": ".join(park_or_stay(way, why) if stays else (way, why))

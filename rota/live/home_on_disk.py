@@ -18,7 +18,7 @@ from rota.live.driver_protocol import DriverContext
 from rota.live.find_record import find_record
 from rota.live.history import JobHistory, JobRecord, iso
 from rota.live.journal import Journal
-from rota.live.log_chunks import LARGEST_BYTES, log_chunk
+from rota.live.log_chunks import MAX_BYTES, log_chunk
 from rota.live.recovery import Make, recover
 from rota.live.requests import shown_spec
 from rota.live.trial_rows import trials_of
@@ -50,7 +50,7 @@ class HomeOnDisk:
             wake=lambda: None,
             submitted=self._history.submitted,
             clock=self._clock,
-            cluster=lambda: state.machines.cluster,
+            cluster=lambda: state.nodes.cluster,
             device=str,
         )
         parts = AttemptEvents(context)
@@ -105,7 +105,7 @@ class HomeOnDisk:
 
     def _log_piece(self, job: int, offset: int, tail: int | None) -> LogChunk:
         alive = any(_is_supervised(folder) for folder in (self.home / RUN / str(job)).glob("[0-9]*"))
-        return log_chunk(self, job, offset, LARGEST_BYTES, tail, not alive)
+        return log_chunk(self, job, offset, MAX_BYTES, tail, not alive)
 
     def read_log(self, job: int, offset: int, limit: int) -> LogPiece:
         return read_log(self._log(job), offset, limit)

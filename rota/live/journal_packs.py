@@ -23,7 +23,7 @@ PACK_CHARACTERS = 4_000_000
 """Length of the text from which a pack is full, even with fewer entries."""
 NEW_ENTRIES = 500
 """Number of latest entries that are not packed while the scheduler runs."""
-LEAST_ENTRIES = 50
+MIN_ENTRIES = 50
 """Minimum number of entries that are packed when the scheduler starts."""
 LONG_TEXT = 65_536
 """Length from which the text of one entry is compressed, such as that of ten thousand submissions at once."""
@@ -99,7 +99,7 @@ def oldest_texts(rows: Rows, starting: bool = False) -> list[EntryText]:
     """Return the entries of the next pack; empty if there are too few. The last entry is never packed."""
     found: list[EntryText] = []
     first, last = rows("SELECT coalesce(min(number), 0), coalesce(max(number), 0) FROM entries", ())[0]
-    new, least = (1, LEAST_ENTRIES) if starting else (NEW_ENTRIES, PACK_ENTRIES)
+    new, least = (1, MIN_ENTRIES) if starting else (NEW_ENTRIES, PACK_ENTRIES)
     end, size = min(last - new, first + PACK_ENTRIES - 1), 0
     if last - first + 1 < new + least:
         return []

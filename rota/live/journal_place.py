@@ -53,7 +53,7 @@ class PostgresLocation:
 
 
 @dataclass(frozen=True)
-class SqlitePlace:
+class SqliteLocation:
     """A file in the home."""
 
     path: Path
@@ -62,7 +62,7 @@ class SqlitePlace:
         return str(self.path)
 
 
-JournalLocation = SqlitePlace | PostgresLocation
+JournalLocation = SqliteLocation | PostgresLocation
 
 
 def find_journal(home: Path, given: str | None = None) -> JournalLocation:
@@ -74,7 +74,7 @@ def find_journal(home: Path, given: str | None = None) -> JournalLocation:
             field="--journal",
             hint=f"leave it out, and give it by {VARIABLE}=postgresql://USER:PASSWORD@HOST/DATABASE, PGPASSWORD or ~/.pgpass",
         )
-    kept, sqlite = _kept(home), SqlitePlace(home / SQLITE_FILE)
+    kept, sqlite = _kept(home), SqliteLocation(home / SQLITE_FILE)
     there = kept or (sqlite if sqlite.path.exists() else None)
     if there is not None and given is None:
         return there
@@ -89,7 +89,7 @@ def find_journal(home: Path, given: str | None = None) -> JournalLocation:
     return PostgresLocation(url, f"rota_{home_id(home)}")
 
 
-def keep_place(home: Path, place: JournalLocation) -> None:
+def save_journal_location(home: Path, place: JournalLocation) -> None:
     """Record the location, so that later commands find the journal there."""
     if isinstance(place, PostgresLocation) and _kept(home) is None:
         write_atomic(home, PLACE_FILE, json.dumps({"url": place.url, "schema": place.schema}).encode(), durable=True)
@@ -97,7 +97,7 @@ def keep_place(home: Path, place: JournalLocation) -> None:
 
 def has_journal(place: JournalLocation) -> bool:
     """Return whether a scheduler has run here."""
-    if isinstance(place, SqlitePlace):
+    if isinstance(place, SqliteLocation):
         return place.path.is_file()
     from rota.live.postgres_store import has_tables
 
@@ -108,7 +108,7 @@ def open_journal(place: JournalLocation, words: Codec, epoch: int = 0, *, read_o
     """Open a journal. `epoch` is that of the leading process; without one, a journal in PostgreSQL can only be read. With
     `read_only`, nothing is written to a file in the home either."""
     store: JournalStore
-    if isinstance(place, SqlitePlace):
+    if isinstance(place, SqliteLocation):
         if not read_only:
             make_folder(place.path.parent, instead=_ANOTHER_HOME)
         for name in (place.path, *(Path(f"{place.path}-{part}") for part in ("wal", "shm"))):

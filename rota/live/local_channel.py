@@ -70,7 +70,7 @@ class LocalChannel:
     def notes(self) -> list[str]:
         return []
 
-    def rang(self) -> set[str]:
+    def notified(self) -> set[str]:
         """Return nothing: every look asks the agent."""
         return set()
 

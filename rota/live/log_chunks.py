@@ -5,7 +5,7 @@ from typing import Protocol
 from rota.agent.log import MARKER, LogPiece
 from rota.wire.rows import LogChunk
 
-LARGEST_BYTES = 1 << 20
+MAX_BYTES = 1 << 20
 
 
 class LogReader(Protocol):
@@ -19,9 +19,9 @@ class LogReader(Protocol):
 def log_chunk(logs: LogReader, job: int, offset: int, limit: int, tail: int | None, ended: bool) -> LogChunk:
     """Return a chunk. `tail` is a number of last lines, as far as one chunk can have them. `ended` means that the job has ended,
     so no more output will come."""
-    limit = max(min(limit, LARGEST_BYTES), 0)
+    limit = max(min(limit, MAX_BYTES), 0)
     if tail is not None:
-        offset, limit = _last_lines(logs, job, tail), LARGEST_BYTES
+        offset, limit = _last_lines(logs, job, tail), MAX_BYTES
     start, data = logs.read_log(job, max(offset, 0), limit)
     last = ended and len(data) < limit
     whole = data if last else data[: whole_characters(data)]
@@ -32,7 +32,7 @@ def log_chunk(logs: LogReader, job: int, offset: int, limit: int, tail: int | No
 def _last_lines(logs: LogReader, job: int, lines: int) -> int:
     """Return the offset of the last lines. A line without an end counts as one."""
     end = logs.log_end(job)
-    start, data = logs.read_log(job, max(end - LARGEST_BYTES, 0), LARGEST_BYTES)
+    start, data = logs.read_log(job, max(end - MAX_BYTES, 0), MAX_BYTES)
     place = len(data) - data.endswith(b"\n")
     for _ in range(lines):
         place = data.rfind(b"\n", 0, place)

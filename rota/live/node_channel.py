@@ -61,7 +61,7 @@ class NodeChannel(Protocol):
     def notes(self) -> list[str]:
         """Return lines for the operator since the last call: nodes that cannot be used, and why."""
 
-    def rang(self) -> set[str]:
+    def notified(self) -> set[str]:
         """Return the hosts where something has changed since the last call."""
 
     def read_gpus(self) -> Readings:

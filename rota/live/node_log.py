@@ -11,12 +11,12 @@ class NodeLog:
         """Start with all nodes reachable and in use, except those that have left."""
         self._down: set[int] = set()
         self._draining: set[int] = set()
-        self._gone = set(state.machines.gone)
+        self._gone = set(state.nodes.gone)
         self._failing: list[str] = []
 
     def lines(self, state: State) -> list[str]:
         """Return one line for each change."""
-        machines, failing = state.machines, failing_nodes(state)
+        machines, failing = state.nodes, failing_nodes(state)
         gone, draining = machines.gone, machines.draining
         silent = ~machines.node_up & (machines.node_heard_s > 0.0)  # the other nodes have not answered for the first time yet
         down = set(silent.nonzero()[0].tolist()) - gone
@@ -33,12 +33,12 @@ class NodeLog:
 
 
 def _name(state: State, node: int) -> str:
-    return state.machines.cluster.nodes[node].name
+    return state.nodes.cluster.nodes[node].name
 
 
 def _unreachable(state: State, node: int) -> str:
-    silent_seconds = state.now_s - float(state.machines.node_heard_s[node])
-    jobs = sum(node in attempt.parts for attempt in state.jobs.attempts.values())
+    silent_seconds = state.now_s - float(state.nodes.node_heard_s[node])
+    jobs = sum(node in attempt.live_nodes for attempt in state.jobs.attempts.values())
     text = f"{_name(state, node)} is unreachable: no answer for {silent_seconds:.0f} s"
     if not jobs:
         return text

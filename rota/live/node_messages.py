@@ -13,7 +13,7 @@ from rota.live.driver_node import DriverNode
 from rota.live.driver_protocol import DriverContext
 from rota.live.home_id import home_id
 from rota.live.job_environment import GangPlace, job_environment, size_variables
-from rota.live.placement_text import where_text
+from rota.live.placement_text import format_placement
 from rota.model.commands import Kill, Launch, Renew, Resize, Resume, Suspend
 from rota.park.facts import parking_facts
 from rota.park.park_method import choose_park_method
@@ -79,7 +79,7 @@ class LaunchOrders:
             env=env | mps_environment(self._mps, place.gpus, spec.gpu_memory),
             workdir=job.folder,
             log=str(log_path(self._home, command.job, place.rank)),
-            gpus_text=where_text(self._context.cluster(), command.gpus),
+            gpus_text=format_placement(self._context.cluster(), command.gpus),
             from_step=command.from_step,
             lease_seconds=command.lease_s,
             grace_seconds=grace_seconds,
@@ -107,7 +107,7 @@ class LaunchOrders:
         key = command.job, command.attempt
         if len(nodes) > 1:
             return Suspend(*key, command.sequence, ())
-        node, text = nodes[0], where_text(self._context.cluster(), command.gpus)
+        node, text = nodes[0], format_placement(self._context.cluster(), command.gpus)
         known = node.known.get(key)
         change = ChangeSize(*key, command.sequence, command.batch_size)
         if len(command.gpus) == 1 and known is not None and known.gpus_text == text:

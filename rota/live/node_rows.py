@@ -12,11 +12,11 @@ from rota.wire.rows import GpuRow, NodeRow
 
 def node_rows(state: State, devices: Mapping[int, Devices], readings: Readings, *, pretend: bool) -> list[NodeRow]:
     """Return a row for every node that has not left. `devices` has the names of the GPUs of each node, by its number."""
-    machines = state.machines
+    machines = state.nodes
     parked: dict[int, list[int]] = {}
     set_aside_gib = [0.0] * len(machines.cluster.nodes)
     for job, attempt in sorted(state.jobs.attempts.items()):
-        for part in attempt.parts:
+        for part in attempt.live_nodes:
             set_aside_gib[part] += attempt.host_gib
         for gpu in attempt.gpus.tolist() if attempt.parked else ():
             parked.setdefault(gpu, []).append(job)
@@ -44,19 +44,19 @@ def node_rows(state: State, devices: Mapping[int, Devices], readings: Readings, 
 
 
 def _gpu(state: State, gpu: int, place: int, name: str, parked: Mapping[int, list[int]], readings: Readings) -> GpuRow:
-    reading, known = readings.get(name), state.knowledge.variability
+    reading, known = readings.get(name), state.beliefs.variability
     slowdown = None if known is None else float(known.scores[:, gpu].max())
     return GpuRow(
-        place=place,
+        index=place,
         name=name,
-        jobs=sorted(state.machines.observed.holders(np.array([gpu]))),
+        jobs=sorted(state.nodes.observed.holders(np.array([gpu]))),
         parked=parked.get(gpu, []),
-        cordoned=gpu in state.machines.cordoned,
-        taken_by=state.machines.taken.get(gpu),
+        cordoned=gpu in state.nodes.cordoned,
+        taken_by=state.nodes.taken.get(gpu),
         slowdown=slowdown,
         memory_gib=reading.memory_gib if reading else None,
         used_gib=reading.used_gib if reading else None,
-        utilisation=reading.utilisation if reading else None,
+        utilization=reading.utilization if reading else None,
         clock_mhz=reading.clock_mhz if reading else None,
         max_clock_mhz=reading.max_clock_mhz if reading else None,
         temperature_c=reading.temperature_c if reading else None,

@@ -7,7 +7,7 @@ import numpy as np
 from rota.model.cluster import Cluster
 
 
-def where_text(cluster: Cluster, gpus: "np.ndarray[Any, Any]") -> str:
+def format_placement(cluster: Cluster, gpus: "np.ndarray[Any, Any]") -> str:
     """Return the nodes and the GPUs on them, such as `n1:0-3`, or `n1:0,2 n2:1`."""
     found = []
     for node in sorted(set(cluster.gpu_node[gpus].tolist())):

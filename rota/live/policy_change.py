@@ -16,15 +16,15 @@ def try_policy(scheduler: Scheduler, client: PolicyClient, named: str) -> None:
     answers: queue.SimpleQueue[External] = queue.SimpleQueue()
     client.answer = answers.put
     state, now_s = scheduler.state, scheduler.state.now_s
-    if state.question.asked is not None:
-        scheduler.fold(now_s, [PolicyTimedOut(state.question.decision, now_s)])
+    if state.cycle.call_jobs is not None:
+        scheduler.fold(now_s, [PolicyTimedOut(state.cycle.decision, now_s)])
     if not len(state.jobs.rows):
         scheduler.fold(now_s, [Submitted(max(state.jobs.last_job, 0) + 1, JobSpec(name="trial", gpus=1, steps=100.0), now_s)])
-    commands = scheduler.commit(Decided(now_s, None, (), ticket=state.question.decision + 1))
+    commands = scheduler.commit(Decided(now_s, None, (), ticket=state.cycle.decision + 1))
     client.ask(next(command for command in commands if isinstance(command, CallPolicy)))
     try:
         scheduler.fold(now_s, [answers.get()])
-        fault = state.question.policy_fault
+        fault = state.cycle.policy_fault
         if not fault:
             scheduler.decide()
     except Exception as problem:  # only the copy of the core suffers from a bad answer

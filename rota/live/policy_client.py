@@ -16,7 +16,7 @@ from rota.model.commands import CallPolicy
 from rota.model.events import Allocated, External, PolicyFailed, PolicyTimedOut
 
 ANSWER_WITHIN_SECONDS = 60.0
-LONGEST_MESSAGE = 500
+MAX_MESSAGE_CHARS = 500
 
 
 class PolicyClient:
@@ -112,7 +112,7 @@ class PolicyClient:
             return PolicyFailed(ticket, self._clock(), f"its worker died (exit code {worker.returncode})")
         answer: dict[str, Any] = json.loads(line)
         if "error" in answer:
-            return PolicyFailed(ticket, self._clock(), str(answer["error"])[:LONGEST_MESSAGE])
+            return PolicyFailed(ticket, self._clock(), str(answer["error"])[:MAX_MESSAGE_CHARS])
         return Allocated(ticket, decode_answer(answer), self._clock(), self._policy)
 
     def _line(self, worker: "subprocess.Popen[bytes]") -> bytes | None:

@@ -21,7 +21,7 @@ from rota.errors import OptionError
 from rota.live.driver import Driver
 from rota.live.driver_protocol import DriverContext
 from rota.live.requests import to_job_spec
-from rota.live.step_rates import LEAST_STEPS
+from rota.live.step_rates import MIN_STEPS
 from rota.model.cluster import Cluster
 from rota.model.commands import Kill, Launch, Renew, Suspend
 from rota.model.counted import are, counted
@@ -36,7 +36,7 @@ LEASE_SECONDS, RENEW_SECONDS = 60.0, 10.0
 GONE_SECONDS = 30.0
 """Time within which the processes of a job are gone after its grace period, in seconds."""
 LAST_OUTPUT_BYTES = 4096
-LONGEST_LINE = 200
+MAX_LINE_CHARS = 200
 
 
 @dataclass(frozen=True)
@@ -68,7 +68,7 @@ class ProfileResult:
     """Time of the measured steps, in seconds."""
     first_step_seconds: float | None = None
     """Time from the start of the process to its first step, in seconds."""
-    utilisation: float | None = None
+    utilization: float | None = None
     """Share of time for which the job kept its GPUs busy, from 0 to 1; None if unknown."""
     peak_gib: float | None = None
     """Peak memory on a GPU, in GiB; None if unknown."""
@@ -222,13 +222,13 @@ class Profiling:
                 first = first or status
                 seen = _counted(seen, first, status)
                 tell(min(seen.seconds / self._seconds, 1.0))
-                if seen.seconds >= self._seconds and seen.steps >= LEAST_STEPS:
+                if seen.seconds >= self._seconds and seen.steps >= MIN_STEPS:
                     break
             if time.monotonic() - waited_s > self._patience:
                 break
         if status is not None and first is not None and status.stepped_s is not None:
             seen = _counted(seen, first, status)  # include what it reported at its end
-        if seen.steps >= LEAST_STEPS and seen.seconds > 0:
+        if seen.steps >= MIN_STEPS and seen.seconds > 0:
             return replace(seen, steps_per_second=seen.steps / seen.seconds)
         return replace(seen, problem=self._problem(status, seen))
 
@@ -251,7 +251,7 @@ class Profiling:
         piece = self._driver.read_log(self._number, max(end - LAST_OUTPUT_BYTES, 0), LAST_OUTPUT_BYTES)
         lines = piece.data.decode(errors="replace").splitlines()
         said = [line.strip() for line in lines if line.strip() and not line.startswith(MARKER)]
-        return said[-1][:LONGEST_LINE] if said else ""
+        return said[-1][:MAX_LINE_CHARS] if said else ""
 
 
 def _counted(seen: ProfileResult, first: AttemptStatus, status: AttemptStatus) -> ProfileResult:
@@ -264,7 +264,7 @@ def _counted(seen: ProfileResult, first: AttemptStatus, status: AttemptStatus) -
 def _with_use(seen: ProfileResult, measured: list[Measured]) -> ProfileResult:
     """Add what the driver measured of the job's GPUs: the latest known values."""
     for event in measured:
-        busy, gib = event.utilisation.item(-1), event.peak_gib.item(-1)
-        seen = replace(seen, utilisation=busy) if busy == busy else seen
+        busy, gib = event.utilization.item(-1), event.peak_gib.item(-1)
+        seen = replace(seen, utilization=busy) if busy == busy else seen
         seen = replace(seen, peak_gib=max(gib, seen.peak_gib or 0.0)) if gib == gib else seen
     return seen

@@ -15,7 +15,7 @@ from rota.agent.constants import RUNNING
 USUAL_SECONDS = 6.0
 """Usual time from a process to its first step until jobs have reported it, and its minimum afterwards, in seconds. Loading a
 framework takes seconds."""
-LONGEST_USUAL_SECONDS = 60.0
+MAX_USUAL_SECONDS = 60.0
 """Maximum of the usual start-up time, in seconds."""
 PATIENCE = 10.0
 """Multiple of the usual start-up time after which a silent job counts as started."""
@@ -23,7 +23,7 @@ REMEMBERED = 20
 """Number of starts that determine the usual time."""
 
 
-class Starts:
+class StartDetector:
     """Start-up times on this machine, and the start of each attempt."""
 
     def __init__(self) -> None:
@@ -33,7 +33,7 @@ class Starts:
     @property
     def patience_seconds(self) -> float:
         usual = statistics.median(self._seconds) if self._seconds else USUAL_SECONDS
-        return PATIENCE * min(max(usual, USUAL_SECONDS), LONGEST_USUAL_SECONDS)
+        return PATIENCE * min(max(usual, USUAL_SECONDS), MAX_USUAL_SECONDS)
 
     def began_s(self, status: AttemptStatus, now_s: float) -> float | None:
         """Return the time at which an attempt started; None if it has not started yet, or never had a process. Do not call this

@@ -19,21 +19,21 @@ from rota.wire.rows import StatusRow
 def status_row(state: State, setup: HomeSetup, now_s: float, *, worker_pid: int | None, disk_problem: str | None) -> StatusRow:
     """Return the status of a scheduler in this state and with this setup."""
     codes = state.jobs.table.phase[list(state.jobs.row.values())]
-    phases = Counter(Phase(code).word for code in codes.tolist())
+    phases = Counter(Phase(code).label for code in codes.tolist())
     return StatusRow(
         version=__version__,
         policy=setup.policy,
         placer=setup.placer_name,
         cluster=str(setup.cluster),
         gpus=gpus_present(state),
-        gpus_busy=int((~state.machines.observed.free).sum()),
+        gpus_busy=int((~state.nodes.observed.free).sum()),
         pretend=setup.pretend,
         jobs=dict(phases),
-        decisions=state.question.decision,
+        decisions=state.cycle.decision,
         now=iso(now_s) or "",
         daemon_pid=os.getpid(),
-        worker_pid=worker_pid,
-        policy_problem=state.question.policy_fault or None,
+        policy_worker_pid=worker_pid,
+        policy_error=state.cycle.policy_fault or None,
         slow_gpus=[*failing_nodes(state), *taken_gpus(state), *slow_gpus(state)],
         disk_problem=disk_problem,
         lease_left_seconds=lease_left_seconds(state, now_s),

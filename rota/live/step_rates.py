@@ -23,7 +23,7 @@ FIRST_SECONDS = 3.0
 """Minimum length of the first window after a change, in seconds."""
 LATER_SECONDS = 15.0
 """Minimum length of later windows, in seconds."""
-LEAST_STEPS = 4
+MIN_STEPS = 4
 """Minimum number of steps for a rate measurement."""
 
 MEMORY_GROWTH = 1.05
@@ -46,7 +46,7 @@ class GpuUseWindow(NamedTuple):
     latest_s: float = -math.inf
     """Time of the last reading."""
     readings: int = 0
-    """Number of readings that had a GPU utilisation."""
+    """Number of readings that had a GPU utilization."""
     busy: float = 0.0
     """Sum of their utilisations."""
     peak_gib: float = math.nan
@@ -56,18 +56,18 @@ class GpuUseWindow(NamedTuple):
         """Return the window with one more reading."""
         if use.at_s <= self.latest_s or use.at_s < self.since_s:
             return self
-        known = use.utilisation == use.utilisation
+        known = use.utilization == use.utilization
         return GpuUseWindow(
             self.since_s,
             use.at_s,
             self.readings + known,
-            self.busy + (use.utilisation if known else 0.0),
+            self.busy + (use.utilization if known else 0.0),
             _of_known(max, self.peak_gib, use.gib),
             _of_known(min, self.least_gib, use.gib),
         )
 
     @property
-    def utilisation(self) -> float:
+    def utilization(self) -> float:
         return self.busy / self.readings if self.readings else math.nan
 
 
@@ -105,7 +105,7 @@ class StepRates:
                 self._left_s[status.gpus_text] = max(left_s, self._left_s.get(status.gpus_text, -math.inf))
         before, self._windows, self._latest = self._windows, {}, {}
         for where, together in there.items():
-            if not all(each.state == RUNNING and each.asked is None and _key(each) in began_s for each in together):
+            if not all(each.state == RUNNING and each.stop_reason is None and _key(each) in began_s for each in together):
                 continue
             changed_s = max(self._left_s.get(where, -math.inf), *(began_s[_key(each)] for each in together))
             for status in together:
@@ -134,7 +134,7 @@ class StepRates:
             status = self._latest[key]
             assert status.stepped_s is not None
             seconds, steps = status.stepped_s - window.since_s, status.steps_done - window.steps
-            if seconds >= window.seconds and steps >= LEAST_STEPS:
+            if seconds >= window.seconds and steps >= MIN_STEPS:
                 rows[key] = window.since_s, steps / seconds, self._seen[key]
                 self._windows[key] = StepWindow(status.stepped_s, status.steps_done, LATER_SECONDS)
         for key, use in self._uses.items():
@@ -154,7 +154,7 @@ def measured_of(rows: MeasuredRows, now_s: float) -> Measured | None:
         np.array([attempt for _, attempt in keys], dtype=np.int64),
         np.array([rows[key][0] for key in keys], dtype=np.float64),
         np.array([rows[key][1] for key in keys], dtype=np.float64),
-        np.array([rows[key][2].utilisation for key in keys], dtype=np.float64),
+        np.array([rows[key][2].utilization for key in keys], dtype=np.float64),
         np.array([rows[key][2].peak_gib for key in keys], dtype=np.float64),
         np.array([rows[key][2].least_gib for key in keys], dtype=np.float64),
         now_s,

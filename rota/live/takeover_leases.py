@@ -20,7 +20,7 @@ def renewals_after_takeover(state: State) -> list[Renew]:
     ends too early."""
     jobs = state.jobs
     return [
-        Renew(job, attempt.number, attempt.parts, float(jobs.table.lease_s[jobs.row[job]]))
+        Renew(job, attempt.number, attempt.live_nodes, float(jobs.table.lease_s[jobs.row[job]]))
         for job, attempt in jobs.attempts.items()
         if not jobs.to_kill(job)
     ]

@@ -10,7 +10,7 @@ from rota.wire.rows import TrialRow
 
 def trials_of(state: State, job: int, records: Mapping[int, JobRecord]) -> list[TrialRow]:
     """Return the trials of a job, oldest first. Of finished trials, the core keeps the last ones."""
-    known = state.knowledge
+    known = state.beliefs
     found = {number: each for number, each in (*known.past_trials.items(), *known.trials.items()) if job in each.jobs}
     return [_row(state, found[number], job, records) for number in sorted(found)]
 
@@ -18,7 +18,7 @@ def trials_of(state: State, job: int, records: Mapping[int, JobRecord]) -> list[
 def _row(state: State, trial: Trial, job: int, records: Mapping[int, JobRecord]) -> TrialRow:
     mine = trial.jobs.index(job)
     other = trial.jobs[1 - mine]
-    seen = state.knowledge.pairs.get(trial.pair)
+    seen = state.beliefs.pairs.get(trial.pair)
     is_over = trial.verdict is not TrialVerdict.OPEN
     return TrialRow(
         number=trial.number,
@@ -26,21 +26,21 @@ def _row(state: State, trial: Trial, job: int, records: Mapping[int, JobRecord])
         partner=other,
         partner_name=records[other].name if other in records else "",
         joined=mine == 1,
-        kinds=list(trial.pair[:2]),
+        pair=list(trial.pair[:2]),
         accelerator=trial.pair[2],
         gpus=trial.pair[3],
         began_at=iso(trial.begun_s) or "",
-        judged_from=iso(trial.pinned_until_s) or "",
+        not_judged_before=iso(trial.pinned_until_s) or "",
         ended_at=iso(trial.ended_s) if is_over else None,
-        before=trial.before[mine],
-        after=_number(trial.after[mine]),
-        partner_before=trial.before[1 - mine],
-        partner_after=_number(trial.after[1 - mine]),
+        exclusive_rate=trial.exclusive_rates[mine],
+        colocated_rate=_number(trial.colocated_rates[mine]),
+        partner_exclusive_rate=trial.exclusive_rates[1 - mine],
+        partner_colocated_rate=_number(trial.colocated_rates[1 - mine]),
         gain=_number(trial.gain),
         verdict=trial.verdict.value,
-        times_seen=seen.times if seen is not None else 0,
+        pair_trials=seen.times if seen is not None else 0,
         mean_gain=seen.gain if seen is not None else None,
-        gain_spread=seen.spread if seen is not None else None,
+        gain_stddev=seen.spread if seen is not None else None,
     )
 
 

@@ -16,7 +16,7 @@ NO_HINTS: Mapping[int, tuple[int, ...]] = {}
 
 
 @value
-class AskedJobs:
+class CallJobs:
     """The jobs of a policy call, against which its answer is checked."""
 
     rows: Ints
@@ -49,7 +49,7 @@ class Ranking:
     """Whether a job may pass the first one that does not fit only if it does not delay it (backfill)."""
     preempt: bool = True
     """Whether a job may take GPUs from a running job that ranks behind it."""
-    blind: bool = False
+    type_agnostic: bool = False
     """Whether a job takes any accelerator type that has room, instead of its fastest."""
     run_seconds: Floats | None = None
     """Run time after which the rank of each position changes, in seconds (a demotion timer)."""
@@ -92,7 +92,7 @@ class Ranking:
         object.__setattr__(made, "is_permutation", True)
         return made
 
-    def fault(self, asked: AskedJobs) -> str:
+    def fault(self, asked: CallJobs) -> str:
         count = len(asked)
         if self.is_permutation and len(self.order) != count:
             return f"the order was made from {len(self.order)} ranks, but there are {count} jobs"
@@ -144,7 +144,7 @@ def _not_timers(column: Any, count: int) -> str:
     return "" if least == least else "has an entry that is not a number"
 
 
-def _not_gpus(gpus: Any, option: int, asked: AskedJobs) -> str:
+def _not_gpus(gpus: Any, option: int, asked: CallJobs) -> str:
     """Return what is wrong with these GPUs for a job that runs with this option."""
     if not isinstance(gpus, tuple | list) or not all(isinstance(gpu, int | np.integer) for gpu in gpus):
         return "are not a tuple of whole numbers"
@@ -180,7 +180,7 @@ class Shares:
     """Fraction of time, 0 to 1, that a job should spend with each option."""
     position: Ints | None = None
     """Position of the job that each entry is for; None for every job of the option's kind."""
-    blind: bool = False
+    type_agnostic: bool = False
     """Whether the shares ignore accelerator types, so that no type is filled before another."""
     strict: bool = False
     """Whether jobs without a share do not run, even if GPUs idle."""
@@ -195,7 +195,7 @@ class Shares:
     key: str = "share"
     """A word or two for explanations: what the shares are."""
 
-    def fault(self, asked: AskedJobs) -> str:
+    def fault(self, asked: CallJobs) -> str:
         for name, column, kinds in (("option", self.option, "iu"), ("share", self.share, "f"), ("position", self.position, "iu")):
             if column is None and name == "position":
                 continue
@@ -248,7 +248,7 @@ class Assignment:
     key: str = "assignment"
     """A word or two for explanations: what the choice is made by."""
 
-    def fault(self, asked: AskedJobs) -> str:
+    def fault(self, asked: CallJobs) -> str:
         if problem := _not_positions(self.position, len(asked)):
             return f"the list of positions {problem}"
         if problem := _not_numbers(self.option, len(self.position), "iu"):

@@ -61,11 +61,11 @@ class Cluster:
     """Text that describes the cluster, or name of the file that does."""
     dollars_per_hour: Mapping[str, float] = field(default_factory=dict)
     """Price of one GPU by accelerator type, in dollars per hour, for types that do not have their list price."""
-    inside_gb_s: Mapping[str, float] = field(default_factory=dict)
+    intra_node_gb_s: Mapping[str, float] = field(default_factory=dict)
     """Bandwidth between the GPUs of one node by accelerator type, in GB/s, for types that do not have their usual bandwidth."""
-    between_gb_s: float | None = None
+    inter_node_gb_s: float | None = None
     """Bandwidth between nodes, in GB/s; None for the usual one."""
-    beyond_gb_s: tuple[float, ...] = ()
+    inter_rack_gb_s: tuple[float, ...] = ()
     """Bandwidths between racks and at each level further out, in GB/s. Levels that are not listed have the last of them."""
 
     @classmethod

@@ -10,7 +10,7 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
-from rota.model.old_names import OLD_FIELD_NAMES, OLD_TYPE_NAMES
+from rota.model.old_names import OLD_TYPE_NAMES, current_fields, current_value
 
 Plain = Any
 """None, bool, int, float, str, list or dict of these."""
@@ -79,7 +79,8 @@ class Codec:
         if "float" in plain:
             return float(plain["float"])
         if "enum" in plain:
-            return self.named(plain["enum"])(plain["value"])
+            named = self.named(plain["enum"])
+            return named(current_value(named.__name__, plain["value"]))
         if "array" in plain:
             kind = np.dtype(plain["array"])
             if kind.kind not in _KINDS:
@@ -93,8 +94,8 @@ class Codec:
             return {self.decode(key): self.decode(item) for key, item in plain["dict"]}
         if "form" in plain:
             return self._forms[plain["form"]].decode(plain["value"])
-        fields = {OLD_FIELD_NAMES.get(name, name): self.decode(item) for name, item in plain["fields"].items()}
-        return self.named(plain["type"])(**fields)
+        named = self.named(plain["type"])
+        return named(**{name: self.decode(item) for name, item in current_fields(named.__name__, plain["fields"]).items()})
 
     def _known(self, kind: type) -> str:
         if self._types.get(kind.__name__) is not kind:

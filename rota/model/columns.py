@@ -11,15 +11,17 @@ class ColumnSpec(NamedTuple):
     """Value of a new row."""
     rare: bool
     """Whether most runs never write to the column. It has one read-only value until a run does."""
-    per_account: bool
+    per_share_column: bool
     """Whether a row has a value for each account instead of one."""
     old_name: str
     """Name of the column in snapshots of earlier versions; empty if it had no other."""
 
 
-def column(dtype: npt.DTypeLike, default: Any = 0, *, rare: bool = False, per_account: bool = False, old_name: str = "") -> Any:
+def column(
+    dtype: npt.DTypeLike, default: Any = 0, *, rare: bool = False, per_share_column: bool = False, old_name: str = ""
+) -> Any:
     """Declare a column in the body of a class, which then has it as an array in each instance."""
-    return ColumnSpec(dtype, default, rare, per_account, old_name)
+    return ColumnSpec(dtype, default, rare, per_share_column, old_name)
 
 
 def columns_of(table: type) -> dict[str, ColumnSpec]:

@@ -73,9 +73,9 @@ class Suspended:
     kind: SuspendKind
     steps_done: float
     node: int | None = None
-    gib: float = 0.0
+    host_gib: float = 0.0
     """Measured host memory of the parked job over all its nodes, in GiB; 0 if unknown."""
-    keeps: bool = False
+    keeps_host_memory: bool = False
     """Whether the job keeps that host memory until it ends, also while it runs."""
     saved: bool = True
     """Whether the job saved its state. If not, it resumes from its last save, and is not suspended again."""
@@ -134,7 +134,7 @@ class Measured:
     """Time at which each measurement began."""
     rate: Floats
     """Steps per second; NaN if only memory was measured."""
-    utilisation: Floats
+    utilization: Floats
     """Utilisation of the job's GPUs, from 0 to 1; NaN if unknown."""
     peak_gib: Floats
     """Peak memory on a GPU, in GiB; NaN if unknown."""
@@ -172,7 +172,7 @@ class NodesReported:
 
     nodes: Ints
     boots: Ints
-    parts: Ints
+    items: Ints
     """Number of attempts in each node's inventory. The attempts follow, in the order of the nodes."""
     jobs: Ints
     attempts: Ints
@@ -203,7 +203,7 @@ class NodesReported:
             InventoryItem(job, attempt, 0, ProcessState.PARKED if parked else ProcessState.RUNNING, steps)
             for job, attempt, parked, steps in zip(*columns, strict=True)
         )
-        for node, boot, count in zip(self.nodes.tolist(), self.boots.tolist(), self.parts.tolist(), strict=True):
+        for node, boot, count in zip(self.nodes.tolist(), self.boots.tolist(), self.items.tolist(), strict=True):
             yield NodeReported(node, boot, self.at_s, tuple(islice(parts, count)))
 
 
@@ -313,7 +313,7 @@ class Decided:
     commands: tuple[JobCommand, ...]
     renewals: tuple[Renew, ...] = ()
     """Leases that are extended."""
-    strays: tuple[Kill, ...] = ()
+    unknown_attempt_kills: tuple[Kill, ...] = ()
     """Kills of unknown attempts, for which no other command is in flight."""
     ticket: int = 0
     """Ticket of the policy call that was sent; 0 if none was."""

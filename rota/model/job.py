@@ -43,7 +43,7 @@ class Phase(IntEnum):
         return self >= Phase.FINISHED
 
     @property
-    def word(self) -> str:
+    def label(self) -> str:
         """Word shown in tables. Both ways to be suspended read `suspended`."""
         return "suspended" if self in (Phase.PARKED, Phase.CHECKPOINTED) else self.name.lower()
 

@@ -8,11 +8,11 @@ from typing import Protocol, runtime_checkable
 class Needs:
     """What a policy or a placer needs besides the view.
 
-    `packing`, `predictions` and `tactics` change what the scheduler does. If another need is not met, Rota warns that an
+    `colocation`, `predictions` and `tactics` change what the scheduler does. If another need is not met, Rota warns that an
     option has no effect.
     """
 
-    packing: bool = False
+    colocation: bool = False
     """Whether the policy uses options with which two jobs share GPUs."""
     predictions: bool = False
     """Whether the policy reads predictions of how long jobs train (`View.predictions`)."""

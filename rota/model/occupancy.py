@@ -13,28 +13,32 @@ from rota.model.units import MILLI, Bools, Ints
 FREE = -1
 """No job holds the GPU."""
 FRACTIONAL = -2
-"""Jobs hold fractions of the GPU, which are listed in `Occupancy.parts`."""
+"""Jobs hold fractions of the GPU, which are listed in `Occupancy.gpu_fractions`."""
 
 HALF = MILLI // 2
 """Thousandths that each of two partners holds of a shared GPU."""
 
-Parts = tuple[tuple[int, int], ...]
+Fractions = tuple[tuple[int, int], ...]
 """(job, thousandths) of each holder, in the order in which they came."""
 
 
 class Occupancy:
     """Holders of every GPU of a cluster."""
 
-    __slots__ = ("holder", "parts")
+    __slots__ = ("gpu_fractions", "holder")
 
-    def __init__(self, holder: Ints, parts: dict[int, Parts] | None = None) -> None:
+    def __init__(self, holder: Ints, parts: dict[int, Fractions] | None = None) -> None:
         self.holder = holder
         """The job that holds all of each GPU, FREE or FRACTIONAL."""
-        self.parts: dict[int, Parts] = {} if parts is None else parts
+        self.gpu_fractions: dict[int, Fractions] = {} if parts is None else parts
         """Holders of each GPU that is divided. Values are immutable, so that a shallow copy of the table is enough."""
 
     def __eq__(self, other: object) -> bool:
-        return isinstance(other, Occupancy) and bool((self.holder == other.holder).all()) and self.parts == other.parts
+        return (
+            isinstance(other, Occupancy)
+            and bool((self.holder == other.holder).all())
+            and self.gpu_fractions == other.gpu_fractions
+        )
 
     __hash__ = None  # type: ignore[assignment]
 
@@ -46,7 +50,7 @@ class Occupancy:
 
     def free_without(self, jobs: Iterable[tuple[int, Ints]]) -> Bools:
         """Return which GPUs are free once each of these jobs gives up the GPUs that are listed with it."""
-        if self.parts:
+        if self.gpu_fractions:
             rest = self.copy()
             for job, gpus in jobs:
                 rest.release(job, gpus)
@@ -59,13 +63,13 @@ class Occupancy:
     @property
     def shared(self) -> list[int]:
         """GPUs that more than one job holds."""
-        return [gpu for gpu, parts in self.parts.items() if len(parts) > 1]
+        return [gpu for gpu, parts in self.gpu_fractions.items() if len(parts) > 1]
 
     def room(self, gpu: int) -> int:
         """Return the free thousandths of a GPU."""
         holder = self.holder.item(gpu)
         if holder == FRACTIONAL:
-            return MILLI - sum(thousandths for _, thousandths in self.parts[gpu])
+            return MILLI - sum(thousandths for _, thousandths in self.gpu_fractions[gpu])
         return MILLI if holder == FREE else 0
 
     def take(self, job: int, gpus: Ints, thousandths: int = MILLI) -> None:
@@ -74,12 +78,12 @@ class Occupancy:
             self.holder[gpus] = job
             return
         for gpu in gpus.tolist():
-            self.parts[gpu] = (*self.parts.get(gpu, ()), (job, thousandths))
+            self.gpu_fractions[gpu] = (*self.gpu_fractions.get(gpu, ()), (job, thousandths))
         self.holder[gpus] = FRACTIONAL
 
     def release(self, job: int, gpus: Ints) -> None:
         """Free what a job holds of these GPUs."""
-        if not self.parts:
+        if not self.gpu_fractions:
             if len(gpus) == 1:  # most jobs
                 gpu = gpus.item()
                 if self.holder.item(gpu) == job:
@@ -90,25 +94,25 @@ class Occupancy:
         for gpu in gpus.tolist():
             if self.holder.item(gpu) == job:
                 self.holder[gpu] = FREE
-            elif gpu in self.parts:
-                left = tuple(part for part in self.parts[gpu] if part[0] != job)
+            elif gpu in self.gpu_fractions:
+                left = tuple(part for part in self.gpu_fractions[gpu] if part[0] != job)
                 if left:
-                    self.parts[gpu] = left
+                    self.gpu_fractions[gpu] = left
                 else:
-                    del self.parts[gpu]
+                    del self.gpu_fractions[gpu]
                     self.holder[gpu] = FREE
 
     def resize(self, job: int, gpus: Ints, thousandths: int) -> None:
         """Change the thousandths that a job holds of each of these GPUs. The order of the holders stays."""
         for gpu in gpus.tolist():
             holder = self.holder.item(gpu)
-            parts = self.parts.get(gpu, ((job, MILLI),) if holder == job else ())
+            parts = self.gpu_fractions.get(gpu, ((job, MILLI),) if holder == job else ())
             parts = tuple((who, thousandths if who == job else size) for who, size in parts)
             if parts == ((job, MILLI),):
-                self.parts.pop(gpu, None)
+                self.gpu_fractions.pop(gpu, None)
                 self.holder[gpu] = job
             elif parts:
-                self.parts[gpu] = parts
+                self.gpu_fractions[gpu] = parts
                 self.holder[gpu] = FRACTIONAL
 
     def join(self, job: int, gpus: Ints) -> None:
@@ -122,7 +126,7 @@ class Occupancy:
         """Free what a job holds of these GPUs. Its partners get all of them, and are returned."""
         gpus = gpus[self.held(job, gpus)]
         self.release(job, gpus)
-        others = self.holders(gpus) if self.parts else set()
+        others = self.holders(gpus) if self.gpu_fractions else set()
         for other in others:
             self.resize(other, gpus, MILLI)
         return others
@@ -130,19 +134,19 @@ class Occupancy:
     def held(self, job: int, gpus: Ints) -> Bools:
         """Return of which of these GPUs the job holds a fraction."""
         mine: Bools = self.holder[gpus] == job
-        if self.parts:
+        if self.gpu_fractions:
             for number, gpu in enumerate(gpus.tolist()):
-                mine[number] = mine[number] or any(who == job for who, _ in self.parts.get(gpu, ()))
+                mine[number] = mine[number] or any(who == job for who, _ in self.gpu_fractions.get(gpu, ()))
         return mine
 
     def holders(self, gpus: Ints) -> set[int]:
         """Return all jobs that hold a fraction of one of these GPUs."""
-        if len(gpus) == 1 and not self.parts:  # most jobs
+        if len(gpus) == 1 and not self.gpu_fractions:  # most jobs
             holder = self.holder.item(gpus.item())
             return set() if holder == FREE else {holder}
         found = set(self.holder[gpus].tolist())
         if FRACTIONAL in found:
-            found.update(who for gpu in gpus.tolist() for who, _ in self.parts.get(gpu, ()))
+            found.update(who for gpu in gpus.tolist() for who, _ in self.gpu_fractions.get(gpu, ()))
             found.discard(FRACTIONAL)
         found.discard(FREE)
         return found
@@ -152,4 +156,4 @@ class Occupancy:
         self.holder = np.concatenate((self.holder, np.full(gpus, FREE, dtype=np.int64)))
 
     def copy(self) -> "Occupancy":
-        return Occupancy(self.holder.copy(), self.parts.copy())
+        return Occupancy(self.holder.copy(), self.gpu_fractions.copy())

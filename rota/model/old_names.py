@@ -22,9 +22,84 @@ OLD_TYPE_NAMES = {
     "Woke": "TimerFired",
 }
 
-OLD_FIELD_NAMES = {"incarnation": "attempt", "incarnations": "attempts"}
+OLD_FIELD_NAMES: dict[str, dict[str, str]] = {
+    "ActiveJobs": {
+        "barred": "unschedulable_holders",
+        "incarnations": "attempts",
+        "orphans": "unknown_attempts",
+        "unsettled": "to_reconcile",
+    },
+    "Attempt": {"parts": "live_nodes", "reserved": "host_memory_reserved", "verdict": "end"},
+    "Beliefs": {
+        "foreseen": "predicted",
+        "judged": "trials_judged",
+        "paces": "comparable_rates",
+        "surprise": "gain_error_sum",
+        "tried": "trials_begun",
+    },
+    "Cluster": {"between_gb_s": "inter_node_gb_s", "beyond_gb_s": "inter_rack_gb_s", "inside_gb_s": "intra_node_gb_s"},
+    "Decided": {"strays": "unknown_attempt_kills"},
+    "Measured": {"utilisation": "utilization"},
+    "NodesReported": {"parts": "items"},
+    "Plan": {"all_go_on": "stable_until_change", "overtaking": "protects_unstarted", "somebody_waits": "has_waiting_jobs"},
+    "Rates": {"apart": "across_nodes"},
+    "SchedulingCycle": {
+        "all_go_on": "stable_until_change",
+        "asked": "call_jobs",
+        "asked_s": "called_s",
+        "asked_version": "call_version",
+        "dirty": "needs_policy",
+        "fresh": "has_new_answer",
+        "not_before_s": "retry_policy_s",
+        "overtaking": "protects_unstarted",
+        "replan": "needs_plan",
+        "somebody_waits": "has_waiting_jobs",
+        "wake_s": "timer_s",
+    },
+    "Settings": {
+        "drawing": "selection",
+        "foresees": "needs_predictions",
+        "packing": "colocation",
+        "parked_stay": "resume_in_place",
+        "wait_for_place": "wait_for_locality",
+    },
+    "State": {"knowledge": "beliefs", "machines": "nodes", "question": "cycle"},
+    "Suspended": {"gib": "host_gib", "keeps": "keeps_host_memory"},
+    "Trial": {"after": "colocated_rates", "before": "exclusive_rates", "hoped": "expected_gain"},
+    "Variability": {"first_spread": "first_uncertainty", "spread": "uncertainty"},
+}
+"""Old name -> name of today of the fields of a type, by the name of the type today."""
+
+OLD_VALUES = {"TrialVerdict": {"broken off": "aborted", "undone": "reverted"}}
+"""Old value -> value of today of an enum, by the name of the enum."""
+
+OLD_OPTION_NAMES = {
+    "aware": "type_aware",
+    "least_gain": "min_gain",
+    "most_gangs": "max_gangs",
+    "most_lost": "max_switch_fraction",
+    "most_moves": "max_moves",
+    "packing": "colocation",
+}
+"""Old name -> name of today of an option of a policy or a tactic."""
+
+OLD_STUDY_FIELDS = {
+    "ends_every_seconds": "completion_poll_seconds",
+    "jobs": "window",
+    "noise": "measurement_noise",
+    "profiled": "known_rates",
+    "variability_learned": "learn_variability",
+    "wait_for_place": "wait_for_locality",
+}
+"""Old name -> name of today of a field of a study, in the files of sweeps and in the configuration of homes."""
 
 
-def current_fields(plain: Mapping[str, Any]) -> dict[str, Any]:
-    """Return the same fields with the names of today."""
-    return {OLD_FIELD_NAMES.get(name, name): value for name, value in plain.items()}
+def current_fields(kind: str, plain: Mapping[str, Any]) -> dict[str, Any]:
+    """Return the fields of a type with the names of today. Fields of every type may be named `incarnation`."""
+    names = {"incarnation": "attempt", **OLD_FIELD_NAMES.get(kind, {})}
+    return {names.get(name, name): value for name, value in plain.items()}
+
+
+def current_value(kind: str, value: Any) -> Any:
+    """Return the value that an enum has today."""
+    return OLD_VALUES.get(kind, {}).get(value, value)

@@ -36,12 +36,12 @@ class OptionRow(NamedTuple):
     pool: int
     milligpus: int
     rate: float
-    spread: float
+    uncertainty: float
     partner_kind: int = -1
     """Kind of the job that shares the GPUs; -1 if none."""
     batch_size: int = 0
     """Examples per step; 0 if unknown."""
-    account: int = -1
+    share_column: int = -1
     """Share column of the option; -1 if it has none yet."""
     requested: bool = False
     """Whether this is the size that the kind requests."""
@@ -69,7 +69,7 @@ class Options:
     """Number of GPUs, in thousandths."""
     rate: Floats
     """Estimated steps per second of a job with this option. Steps of all batch sizes are counted at the requested one."""
-    spread: Floats
+    uncertainty: Floats
     """Uncertainty of the rate, as a relative standard deviation."""
     batch_size: Ints
     """Examples per step; 0 if unknown."""
@@ -83,9 +83,9 @@ class Options:
     """Whether this is the size that the kind requests."""
     default_size: Bools
     """Whether this is the requested size, or the first accepted size if the requested one does not fit the pool."""
-    account: Ints
+    share_column: Ints
     """Share column of the option; -1 if it is not a default size and no job has used it yet."""
-    by_account: Ints
+    by_share_column: Ints
     """Rows of the options that have a share column, by kind and share column, padded with -1: shape (kinds, share columns)."""
     of_kind: Ints
     """Rows of all options of each kind, shared ones included, in order, padded with -1."""
@@ -120,8 +120,8 @@ class Options:
         return np.maximum(self.milligpus // MILLI, 1)
 
     @property
-    def accounts(self) -> int:
-        return int(self.by_account.shape[1])
+    def share_columns(self) -> int:
+        return int(self.by_share_column.shape[1])
 
     def rows(self) -> Iterator[OptionRow]:
         """Return the rows from which the options were built."""
@@ -134,9 +134,9 @@ class Options:
     ) -> "Options":
         """Build options from rows, in this order. New rows are added at the end, so that row numbers never change."""
         ordered = [OptionRow(*way) for way in ways]
-        whole = [(w.kind, w.pool, w.milligpus, w.partner_kind, w.batch_size, w.account) for w in ordered]
+        whole = [(w.kind, w.pool, w.milligpus, w.partner_kind, w.batch_size, w.share_column) for w in ordered]
         kind, pool, milligpus, partner_kind, batch_size, account = np.array(whole, dtype=np.int64).reshape(-1, 6).T.copy()
-        rate, spread = np.array([(w.rate, w.spread) for w in ordered], dtype=np.float64).reshape(-1, 2).T.copy()
+        rate, spread = np.array([(w.rate, w.uncertainty) for w in ordered], dtype=np.float64).reshape(-1, 2).T.copy()
         sides = {(w.kind, w.partner_kind, w.pool, w.milligpus): row for row, w in enumerate(ordered) if w.partner_kind >= 0}
         sizes = {(w.kind, w.pool, w.milligpus, w.batch_size): row for row, w in enumerate(ordered) if w.partner_kind < 0}
         partner_row = [sides.get((w.partner_kind, w.kind, w.pool, w.milligpus), -1) for w in ordered]
@@ -156,15 +156,15 @@ class Options:
             pool=pool,
             milligpus=milligpus,
             rate=rate,
-            spread=spread,
+            uncertainty=spread,
             batch_size=batch_size,
             partner_kind=partner_kind,
             partner_row=np.array(partner_row, dtype=np.int64),
             alone=np.array(alone, dtype=np.int64),
             requested=requested,
             default_size=usual,
-            account=account,
-            by_account=_by_account(kind, account, kinds),
+            share_column=account,
+            by_share_column=_by_account(kind, account, kinds),
             of_kind=of_kind,
             by_kind=by_kind,
             best=by_kind[:, 0].copy(),
@@ -191,20 +191,20 @@ class Options:
         too_slow.setflags(write=False)
         return replace(self, too_slow=too_slow, has_too_slow=bool(too_slow.any()), lasting=lasting)
 
-    def with_accounts(self, rows: Ints) -> "Options":
+    def with_share_columns(self, rows: Ints) -> "Options":
         """Return these options with share columns for the options in these rows."""
-        missing = rows[self.account[rows] < 0]
+        missing = rows[self.share_column[rows] < 0]
         if not len(missing):
             return self
-        account = self.account.copy()
-        used = (self.by_account >= 0).sum(axis=1)
+        account = self.share_column.copy()
+        used = (self.by_share_column >= 0).sum(axis=1)
         for row in np.unique(missing).tolist():
             account[row] = used[self.kind[row]]
             used[self.kind[row]] += 1
         by_account = _by_account(self.kind, account, len(self.by_kind))
         for column in (account, by_account):
             column.setflags(write=False)
-        return replace(self, account=account, by_account=by_account)
+        return replace(self, share_column=account, by_share_column=by_account)
 
 
 def _find_too_slow(kind: Ints, pool: Ints, milligpus: Ints, rate: Floats, by_kind: Ints, lasting: tuple[int, ...]) -> Bools:

@@ -23,14 +23,14 @@ class Plan:
     changes: tuple[PlacementChange, ...]
     until_s: float = FOREVER
     """Time until which the plan holds if nothing happens."""
-    somebody_waits: bool = False
+    has_waiting_jobs: bool = False
     fragmented: tuple[int, ...] = ()
     """Kinds of jobs that wait for locality: enough GPUs are free, but not close together."""
-    overtaking: bool = False
+    protects_unstarted: bool = False
     """Whether a job keeps its GPUs only because it has made no step since its start, while a job that ranks before it waits."""
     trials: tuple[Trial, ...] = ()
     """Trials that begin with this plan."""
-    all_go_on: bool = False
+    stable_until_change: bool = False
     """Whether all jobs run and none would change if another ended. The policy is then not called when a job ends."""
     moved: tuple[int, ...] = ()
     """Jobs that tactics move."""

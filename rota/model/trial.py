@@ -13,8 +13,8 @@ class TrialVerdict(StrEnum):
 
     OPEN = "open"
     KEPT = "kept"
-    UNDONE = "undone"
-    BROKEN_OFF = "broken off"
+    REVERTED = "undone"
+    ABORTED = "broken off"
     """The trial ended before it was measured, because a job stopped or no report came."""
 
 
@@ -40,11 +40,11 @@ class Trial:
     begun_s: float
     pinned_until_s: float
     """Time by which both jobs should have started and settled."""
-    before: tuple[float, float]
+    exclusive_rates: tuple[float, float]
     """Exclusive rate of each job, in steps per second."""
-    hoped: float
+    expected_gain: float
     """Expected gain."""
-    after: tuple[float, float] = (math.nan, math.nan)
+    colocated_rates: tuple[float, float] = (math.nan, math.nan)
     """Measured rate of each job when colocated, in steps per second; NaN until measured."""
     verdict: TrialVerdict = TrialVerdict.OPEN
     ended_s: float = FOREVER
@@ -57,7 +57,7 @@ class Trial:
     @property
     def gain(self) -> float:
         """Progress together beyond progress in turns, as a fraction of the progress of one job alone."""
-        return sum(after / before for after, before in zip(self.after, self.before, strict=True)) - 1.0
+        return sum(after / before for after, before in zip(self.colocated_rates, self.exclusive_rates, strict=True)) - 1.0
 
 
 class PairStats(NamedTuple):
@@ -80,7 +80,7 @@ class PairStats(NamedTuple):
         """Standard deviation of the gain; 0 after fewer than two measurements."""
         return math.sqrt(self.squares / (self.times - 1)) if self.times > 1 else 0.0
 
-    def seen_again(self, first: float, second: float) -> "PairStats":
+    def with_trial(self, first: float, second: float) -> "PairStats":
         times = self.times + 1
         moved = PairStats(times, self.first + (first - self.first) / times, self.second + (second - self.second) / times)
         distance = first + second - 1.0 - self.gain

@@ -38,7 +38,7 @@ class JobColumns:
     """Time up to which progress is booked."""
     run_seconds: Floats = column(np.float64)
     """Total run time, in seconds."""
-    attained: Floats = column(np.float64)
+    attained_gpu_seconds: Floats = column(np.float64, old_name="attained")
     """GPU time received, in GPU-seconds. Half of the time on shared GPUs counts for each job."""
     steps_total: Floats = column(np.float64, FOREVER)
     """Steps from start to end; infinite if unknown."""
@@ -50,7 +50,7 @@ class JobColumns:
     """Believed steps per second by the job's best option."""
     nominal_rate: Floats = column(np.float64, 1.0)
     """Believed steps per second by the best option on one node, without a partner."""
-    using: Floats = column(np.float64)
+    gpus_in_use: Floats = column(np.float64, old_name="using")
     """GPUs that the job uses, half of each that it shares; 0 while it does not run."""
     option: Ints = column(np.int32, -1)
     """Option that the plan in force grants; -1 if none."""
@@ -58,7 +58,7 @@ class JobColumns:
     """Job with which the job shares its GPUs by the plan in force; -1 if none."""
     move_seconds: Floats = column(np.float64)
     """Believed time to stop a job and start it elsewhere, in seconds."""
-    pinned_s: Floats = column(np.float64, rare=True)
+    pinned_until_s: Floats = column(np.float64, rare=True, old_name="pinned_s")
     """Time until which a trial of the job lasts at most; 0 if it has none."""
     can_park: Bools = column(np.bool_, rare=True)
     """Whether the job can be parked in host memory."""
@@ -158,7 +158,7 @@ class Jobs:
     @lazy_column
     def attained_gpu_seconds(self) -> Floats:
         """GPU time received so far, in GPU-seconds. Half of the time on shared GPUs counts for each job."""
-        return self._table.attained[self._rows] + self._using * self._since
+        return self._table.attained_gpu_seconds[self._rows] + self._using * self._since
 
     @lazy_column
     def waited_seconds(self) -> Floats:
@@ -204,7 +204,7 @@ class Jobs:
     @lazy_column
     def pinned(self) -> Bools:
         """Whether a trial of the job is not measured yet. The job should stay as it is until then."""
-        return self._table.pinned_s[self._rows] > self._now_s
+        return self._table.pinned_until_s[self._rows] > self._now_s
 
     @lazy_column
     def switch_seconds(self) -> Floats:
@@ -216,7 +216,7 @@ class Jobs:
 
     @lazy
     def _using(self) -> Floats:
-        return self._table.using[self._rows]
+        return self._table.gpus_in_use[self._rows]
 
     @lazy
     def _since(self) -> Floats:

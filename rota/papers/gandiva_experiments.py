@@ -49,9 +49,9 @@ CONTENDERS: Mapping[str, Mapping[str, Any]] = {
     TURNS: {"policy": "gandiva", "tactics": "none"},
     GANDIVA: {"policy": "gandiva"},
     MOVES: {"policy": "fifo", "tactics": "migrate,defragment"},
-    STAYS: {"policy": "gandiva", "tactics": "pack:least_gain=0,grow"},
-    WAITS: {"policy": "gandiva", "tactics": "none", "wait_for_place": True},
-    WAITS_MOVES: {"policy": "gandiva", "tactics": "migrate,defragment", "wait_for_place": True},
+    STAYS: {"policy": "gandiva", "tactics": "pack:min_gain=0,grow"},
+    WAITS: {"policy": "gandiva", "tactics": "none", "wait_for_locality": True},
+    WAITS_MOVES: {"policy": "gandiva", "tactics": "migrate,defragment", "wait_for_locality": True},
     TIRESIAS: {"policy": LAS},
 }
 BY_LOAD = (FIFO, TURNS, GANDIVA)
@@ -113,7 +113,7 @@ def cells(request: ReproduceRequest) -> list[PaperCell]:
 
 def grid(scale: GandivaScale, rates: Rates, inputs: Path) -> list[PaperCell]:
     """Return every simulation of every experiment."""
-    close = replace(rates, apart={})  # spanning servers is free, except in the experiments about it
+    close = replace(rates, across_nodes={})  # spanning servers is free, except in the experiments about it
     usual = str(write_rates(close, inputs / "rates.csv"))
     apart = str(write_rates(rates, inputs / "apart.csv"))
     found: list[PaperCell] = []
@@ -168,7 +168,7 @@ def _study(label: str, trace: Mapping[str, Any], **more: Any) -> Study:
     return Study(
         f"gandiva:{format_settings(trace)}",
         profile=trace["profile"],
-        noise=NOISE,
+        measurement_noise=NOISE,
         seed=trace["seed"],
         **{"cluster": CLUSTER, **CONTENDERS[label], **more},
     )

@@ -28,12 +28,12 @@ def _throughput(results: Sequence[CellResult]) -> tuple[list[Claim], Section]:
             x: percent(by_seed(results, "load", GANDIVA, figure, x), by_seed(results, "load", than, figure, x)) for x in loads
         }
 
-    packing, against_fifo, per_gpu = gains(TURNS, THROUGHPUT), gains(FIFO, THROUGHPUT), gains(TURNS, PER_GPU)
+    colocation, against_fifo, per_gpu = gains(TURNS, THROUGHPUT), gains(FIFO, THROUGHPUT), gains(TURNS, PER_GPU)
     claims = [
         judged(
             f"Throughput from packing, load {x:g}",
             26,
-            packing.get(x, []),
+            colocation.get(x, []),
             f"Work done while jobs arrive, against turns alone; against FIFO {interval(against_fifo.get(x, []), '%')}. "
             f"Per GPU-second occupied in the whole run, {interval(per_gpu.get(x, []), '%')} more.",
             "%",
@@ -41,9 +41,9 @@ def _throughput(results: Sequence[CellResult]) -> tuple[list[Claim], Section]:
         for x in dict.fromkeys((LOAD, max(loads, default=LOAD)))
     ]
     rows = [
-        [f"{x:g}", *(interval(each[x], "%") for each in (packing, against_fifo, per_gpu)), *_work(results, x)]
+        [f"{x:g}", *(interval(each[x], "%") for each in (colocation, against_fifo, per_gpu)), *_work(results, x)]
         for x in loads
-        if packing[x]
+        if colocation[x]
     ]
     return claims, Section(
         key="throughput",
@@ -54,12 +54,12 @@ def _throughput(results: Sequence[CellResult]) -> tuple[list[Claim], Section]:
         plots=curves(
             "Throughput gained by packing",
             "Gandiva against the same without packing, and against FIFO; means over seeds",
-            {"against turns alone": packing, "against FIFO": against_fifo},
+            {"against turns alone": colocation, "against FIFO": against_fifo},
             "gain, %",
         ),
         heads=["load", "against turns alone", "against FIFO", "per GPU-second occupied", FIFO, TURNS, GANDIVA],
         rows=rows,
-        found=vanishes(packing, LITTLE_PERCENT, "Packing gains less than 1%", "load"),
+        found=vanishes(colocation, LITTLE_PERCENT, "Packing gains less than 1%", "load"),
         problems=problems(results, "load"),
     )
 

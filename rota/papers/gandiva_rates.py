@@ -59,7 +59,7 @@ def measured_rates(path: Path | str) -> Rates:
     whole = read_measured(path)
     return Rates(
         {key: rate for key, rate in whole.table.items() if key[1] == KIND},
-        apart={key: rate for key, rate in whole.apart.items() if key[1] == KIND},
+        across_nodes={key: rate for key, rate in whole.across_nodes.items() if key[1] == KIND},
         pairs={key: both for key, both in whole.pairs.items() if key[2] == KIND and (key[3] == 1 or max(both) > 0)},
     )
 
@@ -79,7 +79,7 @@ def made_up_rates() -> Rates:
         for first, second in combinations_with_replacement([model for model in GIB if (model, KIND, gpus) in table], 2):
             part = share(UTILISATION[first], UTILISATION[second])
             pairs[first, second, KIND, gpus] = (part * table[first, KIND, gpus], part * table[second, KIND, gpus])
-    return Rates(table, apart=apart, pairs=pairs)
+    return Rates(table, across_nodes=apart, pairs=pairs)
 
 
 def share(first: float, second: float) -> float:
@@ -113,7 +113,7 @@ def write_rates(rates: Rates, path: Path) -> Path:
 def _rows(rates: Rates) -> Iterator[tuple[str, str, int, int, str, float]]:
     for (profile, kind, gpus), rate in rates.table.items():
         yield profile, kind, gpus, 1, "", rate
-    for (profile, kind, gpus), rate in rates.apart.items():
+    for (profile, kind, gpus), rate in rates.across_nodes.items():
         yield profile, kind, gpus, 2, "", rate
     done = set()
     for first, second, kind, gpus in rates.pairs:

@@ -23,9 +23,9 @@ FACTS = {
 }
 RULE = "Gains are the largest on the curves below, as the paper's are the largest it saw."
 
-LAS, LAS_BLIND, LAS_PACKED = "max-min-fairness", "max-min-fairness:aware=false", "max-min-fairness:packing=true"
-FTF, FTF_BLIND = "finish-time-fairness", "finish-time-fairness:aware=false"
-MAKESPAN, MAKESPAN_BLIND, FIFO, FIFO_BLIND = "makespan", "makespan:aware=false", "fifo", "fifo:aware=false"
+LAS, LAS_BLIND, LAS_PACKED = "max-min-fairness", "max-min-fairness:type_aware=false", "max-min-fairness:colocation=true"
+FTF, FTF_BLIND = "finish-time-fairness", "finish-time-fairness:type_aware=false"
+MAKESPAN, MAKESPAN_BLIND, FIFO, FIFO_BLIND = "makespan", "makespan:type_aware=false", "fifo", "fifo:type_aware=false"
 COST, COST_SLO, THROUGHPUT = "min-cost:idle=true", "min-cost:idle=true,slo=true", "max-throughput"
 COST_FILLED = "min-cost"
 """Policy that also fills idle GPUs, as in the simulator published with the paper."""
@@ -90,7 +90,7 @@ WINDOW = (0.58, 0.75)
 """Fractions of a continuous trace between which jobs count: the cluster is full by then, and most of these jobs end while others
 still arrive. At 5.7 jobs per hour these are jobs 2,600 to 3,400; the paper's are 4,000 to 5,000."""
 
-MOST_BY_JOB = 512
+MAX_BY_JOB = 512
 """Largest number of jobs for timing a policy that works on single jobs instead of kinds."""
 
 
@@ -117,7 +117,7 @@ def grid(scale: GavelScale, profile: str | None) -> list[PaperCell]:
             found += [_priced(policy, rate, scale.priced_jobs, shared) for rate in scale.priced]
     found.append(_tenants(profile))
     for policy in (LAS, LAS_PACKED, FTF, MAKESPAN):
-        found += [_solved(policy, jobs, profile) for jobs in scale.solved if policy != FTF or jobs <= MOST_BY_JOB]
+        found += [_solved(policy, jobs, profile) for jobs in scale.solved if policy != FTF or jobs <= MAX_BY_JOB]
     return found
 
 
@@ -135,25 +135,25 @@ def _continuous(
     scale: GavelScale, experiment: str, policy: str, rate: float, multi: bool, shared: Mapping[str, Any]
 ) -> PaperCell:
     jobs = round(rate * scale.hours)
-    trace = {"jobs": jobs, "seconds_between": 3600 / rate, "multi": multi}
+    trace = {"jobs": jobs, "mean_gap_seconds": 3600 / rate, "multi": multi}
     window = (int(WINDOW[0] * jobs), int(WINDOW[1] * jobs))
     study = _study(policy, trace, **shared, jobs=window)
     return PaperCell(experiment=experiment, label=policy, x=rate, study=study, effort=jobs * rate * (3 if multi else 1))
 
 
 def _static(policy: str, jobs: int, shared: Mapping[str, Any]) -> PaperCell:
-    trace = {"jobs": jobs, "seconds_between": 0, "multi": True}
+    trace = {"jobs": jobs, "mean_gap_seconds": 0, "multi": True}
     return PaperCell(experiment="makespan", label=policy, x=jobs, study=_study(policy, trace, **shared), effort=jobs)
 
 
 def _priced(policy: str, rate: float, jobs: int, shared: Mapping[str, Any]) -> PaperCell:
-    trace = {"jobs": jobs, "seconds_between": 3600 / rate, "slo": True}
+    trace = {"jobs": jobs, "mean_gap_seconds": 3600 / rate, "slo": True}
     return PaperCell(experiment="cost", label=policy, x=rate, study=_study(policy, trace, **shared), effort=jobs * rate)
 
 
 def _tenants(profile: str | None) -> PaperCell:
     """Return a simulation of jobs that are so long that none ends before the last arrives."""
-    trace = {"jobs": 36, "seconds_between": TENANT_JOB_SECONDS, "tenants": len(WEIGHTS), "duration": 300_000}
+    trace = {"jobs": 36, "mean_gap_seconds": TENANT_JOB_SECONDS, "tenants": len(WEIGHTS), "duration": 300_000}
     study = _study(TENANTS, trace, profile, cluster=SMALL)
     return PaperCell(experiment="tenants", label=TENANTS, x=0.0, study=study, weights=WEIGHTS)
 
@@ -162,5 +162,5 @@ def _solved(policy: str, jobs: int, profile: str | None) -> PaperCell:
     """Return a policy call with as many GPUs as jobs, a third of each type."""
     gpus = -(-jobs // 3)
     cluster = f"{gpus}xV100 + {gpus}xP100 + {gpus}xK80"
-    study = _study(policy, {"jobs": jobs, "seconds_between": 100}, profile, cluster=cluster)
+    study = _study(policy, {"jobs": jobs, "mean_gap_seconds": 100}, profile, cluster=cluster)
     return PaperCell(experiment="solve", label=policy, x=jobs, study=study, effort=jobs, solve=True)

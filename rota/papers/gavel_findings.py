@@ -103,7 +103,7 @@ def _jct_single(results: Sequence[CellResult]) -> tuple[list[Claim], Section]:
     return claims, Section(
         key="single",
         title="Single-GPU jobs",
-        lead="Mean JCT against load if every job requests one GPU. The type-agnostic policy (aware=false) gives all jobs equal "
+        lead="Mean JCT against load if every job requests one GPU. The type-agnostic policy (type_aware=false) gives all jobs equal "
         "time on any free GPU; the aware policy gives each job the types it gains most from. With packing two jobs may share a "
         "GPU.",
         plots=_jct(
@@ -118,10 +118,10 @@ def _jct_single(results: Sequence[CellResult]) -> tuple[list[Claim], Section]:
 def _sustained(name: str, curves: Mapping[str, Curve]) -> Claim:
     """Compare the loads at which the cluster is full for two policies. The paper claims that one sustains more, without a
     number."""
-    ours, blind = curves.get(LAS, {}), curves.get(LAS_BLIND, {})
+    ours, type_agnostic = curves.get(LAS, {}), curves.get(LAS_BLIND, {})
     limit = CROWDED * min(ours.values(), default=0.0)
-    high, low = sustained(ours, limit), sustained(blind, limit)
-    if high is None or low is None or low >= max(blind):
+    high, low = sustained(ours, limit), sustained(type_agnostic, limit)
+    if high is None or low is None or low >= max(type_agnostic):
         note = f"{LAS_BLIND} is not {CROWDED:g} times slower than an empty cluster anywhere on this grid, or everywhere."
         return claim(name, paper=1.0, measured=None, note=note, above=True)
     more = " or more" if high >= max(ours) else ""

@@ -14,7 +14,7 @@ from rota.compose.presets import preset as named_preset
 from rota.compose.registry import make_placer, make_policy
 from rota.compose.solve import Instance, solve
 from rota.compose.study import Study
-from rota.experiments.worker_pool import Alive
+from rota.experiments.worker_pool import ReportProgress
 from rota.model.cluster import Cluster
 from rota.model.job import Arrival
 from rota.model.policy import Policy
@@ -31,7 +31,7 @@ CALLS = 3
 """Number of policy calls whose median time is measured."""
 
 
-def run(study: Study, settings: Mapping[str, Any], alive: Alive) -> dict[str, Any]:
+def run(study: Study, settings: Mapping[str, Any], alive: ReportProgress) -> dict[str, Any]:
     """Return the figures of one simulation, for JSON. The settings are those of a `PaperCell`."""
     started = time.process_time()
     known = _known(study)

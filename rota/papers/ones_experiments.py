@@ -48,9 +48,9 @@ CONTENDERS: Mapping[str, Mapping[str, str]] = {
         "elastic": "batch",
         "tactics": "none",
     },
-    FIXED: {"policy": "ones:batch=asked", "elastic": "gpus"},
+    FIXED: {"policy": "ones:batch=requested", "elastic": "gpus"},
     ONES: {"policy": "ones", "elastic": "batch"},
-    GOODPUT_FIXED: {"policy": "goodput:batch=asked", "elastic": "gpus"},
+    GOODPUT_FIXED: {"policy": "goodput:batch=requested", "elastic": "gpus"},
     RIGID_GOODPUT: {"policy": "goodput", "elastic": "none"},
 }
 MAIN = (FIFO, TIRESIAS, OPTIMUS, MAX_MIN, SRSF, GOODPUT, PUBLISHED, FIXED, ONES)

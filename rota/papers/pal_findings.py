@@ -154,7 +154,7 @@ def _which(found: Ratios, ratio: float | None) -> str:
 # Utilisation ---------------------------------------------------------------------------------------------------------
 
 
-def _utilisation(results: Sequence[CellResult]) -> tuple[list[Claim], Section]:
+def _utilization(results: Sequence[CellResult]) -> tuple[list[Claim], Section]:
     experiment = "placements"
     fifo = next((o.cell.x for o in results if o.cell.experiment == experiment and o.cell.study.policy == "fifo"), 0.0)
     rows, means = [], {}
@@ -173,14 +173,14 @@ def _utilisation(results: Sequence[CellResult]) -> tuple[list[Claim], Section]:
     else:
         more = [100 * (mine / base - 1) for mine, base in zip(means[PAL], means[PACKED], strict=True)]
         note = (
-            "Not judged: the material that we have does not define the published utilisation. The share of GPU time that is "
+            "Not judged: the material that we have does not define the published utilization. The share of GPU time that is "
             f"occupied goes from {means[PACKED][0]:.2f} to {means[PAL][0]:.2f} (measured here). The share that would be enough "
             f"for the same work on median GPUs goes from {means[PACKED][1]:.2f} to {means[PAL][1]:.2f}, {more[1]:+.0f}%, "
             "because the makespan is shorter."
         )
         claims = [unjudged(name, paper=28.0, measured=more[0], unit="%", note=note)]
     return claims, Section(
-        key="utilisation",
+        key="utilization",
         title="Utilisation",
         lead="Two shares of all GPU time until the last job ends, under FIFO, means over the workloads. Occupied: a job holds "
         "the GPU, however slow it is. Useful: the time that the jobs would need on median GPUs of one node. A good placement "
@@ -383,4 +383,4 @@ def _shifts(results: Sequence[CellResult]) -> tuple[list[Claim], Section]:
     )
 
 
-EXPERIMENTS: Sequence[Experiment] = (_placements, _utilisation, _locality, _seeds, _machines, _moves, _shifts)
+EXPERIMENTS: Sequence[Experiment] = (_placements, _utilization, _locality, _seeds, _machines, _moves, _shifts)

@@ -52,7 +52,7 @@ class Contender:
 
 
 LAS, GITTINS = "tiresias:thresholds=3200", "gittins:thresholds=3200"
-WAITS = {"wait_for_place": True}
+WAITS = {"wait_for_locality": True}
 """Option that makes a job wait for the best possible placement."""
 
 YARN, FIFO, SRTF, SRSF, TIRESIAS_L, TIRESIAS_G = "YARN-CS", "FIFO", "SRTF", "SRSF", "Tiresias-L", "Tiresias-G"

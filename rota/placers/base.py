@@ -62,7 +62,7 @@ class ByNode:
             else:
                 order, counts = order[:1], [len(batch) * gpus]
             found = take(view, order.tolist(), counts)
-            book(view, found, room, other)
+            mark_taken(view, found, room, other)
             gangs_found = found.reshape(-1, gpus)
             turn, batch = batch[: len(gangs_found)], batch[len(gangs_found) :]
             placed.update(zip(turn, gangs_found, strict=True))
@@ -85,7 +85,7 @@ def _without_choice(view: PlacementView, requests: list[PlacementRequest], rest:
     return others
 
 
-def book(view: PlacementView, gpus: Ints, *rooms: Ints) -> None:
+def mark_taken(view: PlacementView, gpus: Ints, *rooms: Ints) -> None:
     """Subtract GPUs that are now used from the room of their nodes."""
     nodes = view.cluster.gpu_node[gpus]
     for room in rooms:
@@ -156,5 +156,5 @@ def _span(view: PlacementView, free: Ints, idle: Ints, pool: int, gpus: int) -> 
         counts = np.minimum(here[nodes], np.maximum(gpus - (here[nodes].cumsum() - here[nodes]), 0))
         nodes, counts = nodes[counts > 0], counts[counts > 0]
         found = np.sort(take(view, nodes.tolist(), counts.tolist()))
-    book(view, found, free, idle)
+    mark_taken(view, found, free, idle)
     return found

@@ -8,11 +8,11 @@ import numpy as np
 from rota.model.placement_view import PlacementRequest, PlacementView
 from rota.model.units import Ints
 from rota.placers.scored import FreeGpus
-from rota.placers.variability_placer import Picky, enough
+from rota.placers.variability_placer import VariabilityPlacer, enough
 
 
 @dataclass(frozen=True)
-class Pal(Picky):
+class Pal(VariabilityPlacer):
     """Packs a job on one node, unless the slow GPUs of the only such choice cost more than spreading."""
 
     wide: bool = True

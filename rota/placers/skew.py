@@ -9,7 +9,7 @@ import numpy as np
 from rota.errors import OptionError
 from rota.model.placement_view import PlacementRequest, PlacementView
 from rota.model.units import Ints
-from rota.placers.base import book, node_free, stays, take
+from rota.placers.base import mark_taken, node_free, stays, take
 from rota.placers.packed import Packed
 
 LIMIT = 0.4
@@ -60,7 +60,7 @@ class Skew(Packed):
             if not counts.any():
                 continue
             taken = take(view, nodes[counts > 0].tolist(), counts[counts > 0].tolist())
-            book(view, taken, idle, free)
+            mark_taken(view, taken, idle, free)
             found.append(taken)
             left -= len(taken)
         return np.sort(np.concatenate(found))

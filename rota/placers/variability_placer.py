@@ -15,7 +15,7 @@ PAYS_WITHIN_SECONDS = 3600.0
 
 
 @dataclass(frozen=True)
-class Picky:
+class VariabilityPlacer:
     """Requests of applications that suffer most from slow GPUs choose first (class A before B), and equal ones in the policy's
     order."""
 
@@ -44,7 +44,7 @@ class Picky:
     def place(self, view: PlacementView, requests: list[PlacementRequest]) -> list[Ints]:
         """Place requests one by one. A job for which moving has a cost stays unless a move pays."""
         order = sorted(range(len(requests)), key=lambda number: self.turn(view, requests[number]))
-        homes = _homes(view, requests, order)
+        homes = _current_gpus(view, requests, order)
         place = self._spare if homes and self.spares else self._plain
         placed = place(view, requests, order, homes)
         return [placed[number] for number in range(len(requests))]
@@ -142,7 +142,7 @@ def _owners(owner: Ints, gpus: Ints) -> list[int]:
     return [int(each) for each in np.unique(found[found >= 0])]
 
 
-def _homes(view: PlacementView, requests: list[PlacementRequest], order: list[int]) -> dict[int, Ints]:
+def _current_gpus(view: PlacementView, requests: list[PlacementRequest], order: list[int]) -> dict[int, Ints]:
     """Return the GPUs of each job that may keep them and for which moving has a cost. A GPU belongs to one job at most: the job
     that holds it comes before a job that is parked on its node."""
     homes: dict[int, Ints] = {}

@@ -21,21 +21,21 @@ class Fifo:
 
     backfill: bool = False
     """Let other jobs pass the head of the queue if they do not delay it. Needs known run times."""
-    aware: bool = True
+    type_aware: bool = True
     """Take the fastest type that is free. If false, take any type."""
-    packing: bool = False
+    colocation: bool = False
     """Let waiting jobs share GPUs with a running job if that pays, in order of submission."""
 
     def __post_init__(self) -> None:
-        if self.packing and self.backfill:
-            raise OptionError("cannot be combined with packing.", field="backfill", value=True, hint="fifo:packing=true")
+        if self.colocation and self.backfill:
+            raise OptionError("cannot be combined with packing.", field="backfill", value=True, hint="fifo:colocation=true")
 
     @property
     def needs(self) -> Needs:
-        return Needs(packing=self.packing, several_types=not self.aware)
+        return Needs(colocation=self.colocation, several_types=not self.type_aware)
 
     def allocate(self, view: View) -> Ranking | Shares:
-        if self.packing:
+        if self.colocation:
             position, option = _packed(view)
             return Shares(position=position, option=option, share=np.ones(len(option)), strict=True, key="submission")
         return Ranking.permutation(
@@ -43,7 +43,7 @@ class Fifo:
             blocking=not self.backfill,
             reserve=self.backfill,
             preempt=False,
-            blind=not self.aware,
+            type_agnostic=not self.type_aware,
             key="submission",
         )
 

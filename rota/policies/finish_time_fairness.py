@@ -30,15 +30,15 @@ class FinishTimeFairness:
     """Minimise the largest rho: the time that a job takes, divided by the time that it would take with an exclusive 1/n of the
     cluster. Then minimise the next largest, and so on, so that a job that cannot be helped does not decide for the others."""
 
-    aware: bool = True
-    packing: bool = False
+    type_aware: bool = True
+    colocation: bool = False
 
     @property
     def needs(self) -> Needs:
-        return Needs(packing=self.packing, several_types=not self.aware)
+        return Needs(colocation=self.colocation, several_types=not self.type_aware)
 
     def allocate(self, view: View) -> Shares:
-        program = Program(view, by_job=True, aware=self.aware, packing=self.packing)
+        program = Program(view, by_job=True, type_aware=self.type_aware, colocation=self.colocation)
         who, jobs = program.who, view.jobs
         steps = jobs.steps_left[who.first]
         # A job without a known end is assumed to have a year left.

@@ -27,22 +27,24 @@ class Gandiva:
 
     slice_seconds: float = 60.0
     """Minimum length of a turn, in seconds."""
-    most_lost: float = 0.02
+    max_switch_fraction: float = 0.02
     """Largest fraction of a turn that switching may take. Turns become longer for jobs that cost more to switch."""
     patience_slices: int = 10
     """Turns after which a waiting job gets nodes that other jobs use, if none are for its size."""
     balance_seconds: float = 600.0
     """Minimum time between two changes of a node from one job size to another that needs it more, in seconds."""
 
-    needs: ClassVar[Needs] = Needs(tactics="pack:least_gain=0,grow,migrate,defragment")
+    needs: ClassVar[Needs] = Needs(tactics="pack:min_gain=0,grow,migrate,defragment")
 
     def __post_init__(self) -> None:
         if not MIN_SLICE_SECONDS <= self.slice_seconds < FOREVER:
             raise OptionError(
                 "must be 10 s or more.", field="gandiva slice_seconds", value=self.slice_seconds, hint="gandiva:slice_seconds=60"
             )
-        if not 0 < self.most_lost < 1:
-            raise OptionError("must be between 0 and 1.", field="gandiva most_lost", value=self.most_lost, hint="0.02")
+        if not 0 < self.max_switch_fraction < 1:
+            raise OptionError(
+                "must be between 0 and 1.", field="gandiva max_switch_fraction", value=self.max_switch_fraction, hint="0.02"
+            )
 
     def allocate(self, view: View) -> Assignment:
         view = _with_sizes_that_fit(view)
@@ -95,7 +97,7 @@ class Gandiva:
         )
 
     def _refused(self, view: View, slot_map: SlotMap, where: dict[int, int], before: SlotMemory | None) -> dict[int, float]:
-        """Return jobs that should have started on more nodes than they need and were not allowed to (`wait_for_place`), with the
+        """Return jobs that should have started on more nodes than they need and were not allowed to (`wait_for_locality`), with the
         time. While they wait, and for at least `patience_slices` turns, they take no such slot, so that the GPUs serve other
         jobs."""
         recent_s = view.now_s - self.patience_slices * self.slice_seconds + ROUNDING
@@ -240,7 +242,7 @@ class Gandiva:
     def _ticks(self, view: View, slot: Slot, where: dict[int, int]) -> int:
         """Return how many ticks a turn lasts, given what a switch between these jobs costs."""
         cost = max(view.jobs.switch_seconds.item(where[job]) for job in slot.jobs)
-        return max(int(np.ceil(cost / self.most_lost / self.slice_seconds - ROUNDING)), 1)
+        return max(int(np.ceil(cost / self.max_switch_fraction / self.slice_seconds - ROUNDING)), 1)
 
 
 def _turn(view: View, slot: Slot, at: int, where: dict[int, int]) -> int:

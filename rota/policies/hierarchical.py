@@ -21,21 +21,21 @@ class Hierarchical:
 
     tenants: Tenants = field(default_factory=Tenants)
     """Weights and inner policies of tenants: a YAML file that the operator writes."""
-    aware: bool = True
+    type_aware: bool = True
     """Use how fast each job is on each type. If false, all types count the same."""
-    packing: bool = False
+    colocation: bool = False
     """Let two jobs share GPUs if together they do more."""
 
     @property
     def needs(self) -> Needs:
-        return Needs(packing=self.packing, several_types=not self.aware, tenants=True)
+        return Needs(colocation=self.colocation, several_types=not self.type_aware, tenants=True)
 
     def allocate(self, view: View) -> Shares:
         queues = np.array([self.tenants.policy(path) == FIFO for path in view.tenants] or [False])
         # Jobs of one tenant are alike, unless the tenant runs them in order of submission.
         in_order = queues[view.jobs.tenant] if len(view.jobs) else np.empty(0, dtype=bool)
         apart = np.where(in_order, len(view.tenants) + np.arange(len(view.jobs)), view.jobs.tenant)
-        program = Program(view, aware=self.aware, packing=self.packing, apart=apart)
+        program = Program(view, type_aware=self.type_aware, colocation=self.colocation, apart=apart)
         tree = _Tree(self.tenants, view.tenants, program, view.jobs.tenant)
         level = program.rate * (program.gpus / program.average_type_rate)
         return water_fill(program, level, tree.weigh).shares(key="tenant's share")

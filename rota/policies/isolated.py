@@ -20,4 +20,4 @@ class Isolated:
         whole = view.capacity.sum() / jobs / gpus
         share = view.capacity[options.pool] / jobs / gpus / np.maximum(whole, 1.0)
         alone = usual_rows(options, view.capacity)
-        return Shares(option=alone, share=share[alone], blind=True, key="private part")
+        return Shares(option=alone, share=share[alone], type_agnostic=True, key="private part")

@@ -19,15 +19,15 @@ NEARLY_DONE = 1e-4
 class Makespan:
     """Minimises the time at which the last job ends. GPUs that this leaves go to the jobs that end soonest."""
 
-    aware: bool = True
-    packing: bool = False
+    type_aware: bool = True
+    colocation: bool = False
 
     @property
     def needs(self) -> Needs:
-        return Needs(packing=self.packing, several_types=not self.aware)
+        return Needs(colocation=self.colocation, several_types=not self.type_aware)
 
     def allocate(self, view: View) -> Shares:
-        program = Program(view, by_job=True, aware=self.aware, packing=self.packing)
+        program = Program(view, by_job=True, type_aware=self.type_aware, colocation=self.colocation)
         left = program.of(view.jobs.steps_left)
         known = np.isfinite(left)
         seconds = np.where(known, left / program.best_rate, 0.0)

@@ -18,9 +18,9 @@ from rota.solver.program import Program
 class MaxMinFairness:
     """The job that is worst off gets as much as possible, measured against a GPU of average type and divided by its weight."""
 
-    aware: bool = True
+    type_aware: bool = True
     """Use how fast each job is on each type. If false, all types count the same."""
-    packing: bool = False
+    colocation: bool = False
     """Let two jobs share GPUs if together they do more."""
     water_filling: bool = False
     """When the worst-off job cannot be helped further, continue with the others (lexicographic)."""
@@ -29,10 +29,10 @@ class MaxMinFairness:
 
     @property
     def needs(self) -> Needs:
-        return Needs(packing=self.packing, several_types=not self.aware)
+        return Needs(colocation=self.colocation, several_types=not self.type_aware)
 
     def allocate(self, view: View) -> Shares:
-        program = Program(view, aware=self.aware, packing=self.packing)
+        program = Program(view, type_aware=self.type_aware, colocation=self.colocation)
         level = program.rate * (program.gpus / program.average_type_rate)
         if self.water_filling:
             solution = water_fill(program, level, lambda _: program.weight)

@@ -14,16 +14,16 @@ from rota.solver.program import Program
 class MaxThroughput:
     """Maximise the sum of effective throughputs. Jobs with small steps win, since fairness does not count."""
 
-    aware: bool = True
-    packing: bool = False
+    type_aware: bool = True
+    colocation: bool = False
     face: Literal["centre", "vertex"] = "centre"
 
     @property
     def needs(self) -> Needs:
-        return Needs(packing=self.packing, several_types=not self.aware)
+        return Needs(colocation=self.colocation, several_types=not self.type_aware)
 
     def allocate(self, view: View) -> Shares:
-        program = Program(view, by_weight=False, aware=self.aware, packing=self.packing)
+        program = Program(view, by_weight=False, type_aware=self.type_aware, colocation=self.colocation)
         program.maximise(program.members @ program.rate)
         return program.solve(self.face).shares(key="throughput")
 

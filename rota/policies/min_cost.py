@@ -24,15 +24,15 @@ class MinCost:
     owner."""
     idle: bool = False
     """Let GPUs idle instead of running a job where it is expensive: cheaper and slower. If false, idle GPUs run any job."""
-    aware: bool = True
-    packing: bool = False
+    type_aware: bool = True
+    colocation: bool = False
 
     @property
     def needs(self) -> Needs:
-        return Needs(packing=self.packing, several_types=not self.aware, deadlines=self.slo)
+        return Needs(colocation=self.colocation, several_types=not self.type_aware, deadlines=self.slo)
 
     def allocate(self, view: View) -> Shares:
-        program = Program(view, by_job=self.slo, by_weight=False, aware=self.aware, packing=self.packing)
+        program = Program(view, by_job=self.slo, by_weight=False, type_aware=self.type_aware, colocation=self.colocation)
         notes: dict[int, str] = {}
         if self.slo and program.columns:
             left_s = program.of(view.jobs.deadline_s) - view.now_s
@@ -60,7 +60,7 @@ def _cannot_meet(view: View, program: Program, need: Floats) -> Bools:
         needed = ((need > 0) & ~short).nonzero()[0]
         if not len(needed):
             return short
-        trial = Program(view, by_job=True, by_weight=False, aware=program.aware, packing=program.packs)
+        trial = Program(view, by_job=True, by_weight=False, type_aware=program.type_aware, colocation=program.packs)
         part = trial.rate[needed] / need[needed]
         trial.subject_to(part <= 1.0)  # more than it needs for one job does not help another
         trial.maximise(part.sum())

@@ -28,7 +28,7 @@ class Optimus:
 
     interval_seconds: float = 600.0
     """Time between two choices of sizes, in seconds."""
-    batch: BatchRule = "asked"
+    batch: BatchRule = "requested"
     """Which of the batch sizes that a job accepts to use: best, largest or asked."""
     needs: ClassVar[Needs] = Needs(predictions=True, elastic_jobs=True)
 

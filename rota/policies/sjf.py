@@ -11,12 +11,12 @@ from rota.model.view import View
 class Sjf:
     """Smallest total run time first. A running job is never suspended for another."""
 
-    aware: bool = True
+    type_aware: bool = True
     """Take the fastest type that is free. If false, take any type."""
 
     @property
     def needs(self) -> Needs:
-        return Needs(several_types=not self.aware)
+        return Needs(several_types=not self.type_aware)
 
     def allocate(self, view: View) -> Ranking:
-        return Ranking.by(view.jobs.seconds_total, preempt=False, blind=not self.aware, key="run time")
+        return Ranking.by(view.jobs.seconds_total, preempt=False, type_agnostic=not self.type_aware, key="run time")

@@ -63,7 +63,7 @@ _GAVEL = re.compile(r"(?P<name>[\w-]+)(?: \(batch size (?P<batch>[1-9]\d{0,6})\)
 
 
 @dataclass(frozen=True, slots=True)
-class Reading:
+class ParsedKey:
     """The meaning of a profile key."""
 
     workload: Workload
@@ -77,21 +77,23 @@ class Reading:
 
 
 @lru_cache(maxsize=4096)
-def read_key(profile: str) -> Reading | None:
+def read_key(profile: str) -> ParsedKey | None:
     """Parse a profile key; None if the catalogue does not know it."""
     if profile.startswith("pal/"):
         name = profile.removeprefix("pal/")
         seconds = PAL_SECONDS.get(name)
-        return Reading(WORKLOADS[name], WORKLOADS[name].default_batch, published_seconds=seconds) if seconds is not None else None
+        return (
+            ParsedKey(WORKLOADS[name], WORKLOADS[name].default_batch, published_seconds=seconds) if seconds is not None else None
+        )
     match = _GAVEL.fullmatch(profile)
     if match is not None and match["name"] in GAVEL:
         workload = WORKLOADS[GAVEL[match["name"]]]
-        return Reading(workload, int(match["batch"] or workload.default_batch), summed=True)
+        return ParsedKey(workload, int(match["batch"] or workload.default_batch), summed=True)
     match = _BATCH.fullmatch(profile)
     known = WORKLOADS.get(ALIASES.get(match["name"], match["name"])) if match is not None else None
     if match is None or known is None:
         return None
-    return Reading(known, int(match["batch"] or known.default_batch), of_gang=match["of"] == "global")
+    return ParsedKey(known, int(match["batch"] or known.default_batch), of_gang=match["of"] == "global")
 
 
 @dataclass(frozen=True)
@@ -125,7 +127,7 @@ class Catalogue:
         reading = read_key(profile)
         return None if reading is None else reading.workload.skew
 
-    def _rate(self, reading: Reading, accelerator: str, gpus: int, levels: int) -> float:
+    def _rate(self, reading: ParsedKey, accelerator: str, gpus: int, levels: int) -> float:
         card = ACCELERATORS.get(accelerator, ACCELERATORS[REFERENCE])
         workload = reading.workload
         if reading.published_seconds:
@@ -161,7 +163,7 @@ def ones_rate(profile: str, accelerator: str, gpus: int, levels: int) -> tuple[f
     return rate * card.bandwidth_gb_s / ACCELERATORS[ONES_TYPE].bandwidth_gb_s, UNKNOWN_SPREAD
 
 
-def share(reading: Reading, card: Accelerator, gpus: int) -> tuple[int, int]:
+def share(reading: ParsedKey, card: Accelerator, gpus: int) -> tuple[int, int]:
     """Return the number of examples that each GPU has in a step, and in how many passes it processes them."""
     if not reading.of_gang:
         return reading.batch, 1

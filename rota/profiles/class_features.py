@@ -46,7 +46,7 @@ class ClassesReport:
 def read_features(path: Path | str) -> dict[str, Features]:
     """Return profile -> compute and DRAM, in percent of the peak."""
     table = read_table(path, ProfileError)
-    table.check_header("utilisation", COLUMNS, COLUMNS, "a header profile,compute,dram")
+    table.check_header("utilization", COLUMNS, COLUMNS, "a header profile,compute,dram")
     found: dict[str, Features] = {}
     lines: dict[str, int] = {}
     for row in table.rows():

@@ -55,7 +55,7 @@ class ProfileDescription:
     """`GPU` or `gang`: whose batch `batch` is."""
     skew: float | None
     """The largest tensor's fraction of all parameters; None if unknown."""
-    ways: tuple[ProfileOnGpus, ...]
+    rates: tuple[ProfileOnGpus, ...]
 
 
 @dataclass(frozen=True, slots=True)
@@ -67,7 +67,7 @@ class RatesFileSummary:
     accelerators: tuple[str, ...]
     gpus: tuple[int, ...]
     alone: int
-    apart: int
+    across_nodes: int
     """Number of rates of gangs over several nodes."""
     pairs: int
     """Number of pairs of profiles on the same GPUs. The order does not count."""
@@ -115,7 +115,7 @@ def describe(profile: str) -> ProfileDescription:
 def describe_file(path: Path | str) -> RatesFileSummary:
     """Summarise a file of measured rates."""
     rates = read_measured(path)
-    keys = (*rates.table, *rates.apart)
+    keys = (*rates.table, *rates.across_nodes)
     profiles = tuple(sorted({profile for profile, _, _ in keys}))
     return RatesFileSummary(
         str(path),
@@ -123,13 +123,13 @@ def describe_file(path: Path | str) -> RatesFileSummary:
         tuple(sorted({accelerator for _, accelerator, _ in keys})),
         tuple(sorted({gpus for _, _, gpus in keys})),
         alone=len(rates.table),
-        apart=len(rates.apart),
+        across_nodes=len(rates.across_nodes),
         pairs=len({(*sorted((first, second)), kind, gpus) for first, second, kind, gpus in rates.pairs}),
         never=sum(rate == 0 for rate in rates.table.values()),
         unknown=tuple(profile for profile in profiles if read_key(profile) is None),
         rates=tuple(
             {"profile": profile, "accelerator": kind, "gpus": gpus, "nodes": where, "steps_per_second": rate}
-            for where, table in (("one", rates.table), ("several", rates.apart))
+            for where, table in (("one", rates.table), ("several", rates.across_nodes))
             for (profile, kind, gpus), rate in sorted(table.items())
         ),
     )

@@ -85,7 +85,7 @@ def left_out(
         raise OptionError("must be between 0 and 1.", field="--hide", value=hide, hint="--hide 0.7 measures three cells of ten")
     if seed < 0:
         raise OptionError("must be 0 or more.", field="--seed", value=seed, hint="--seed 0")
-    names = sorted({profile for profile, _, _ in (*rates.table, *rates.apart)})
+    names = sorted({profile for profile, _, _ in (*rates.table, *rates.across_nodes)})
     if len(names) < 2:
         problem = f"has {len(names)} profile; a profile is estimated from others."
         raise ProfileError(problem, where=where, hint="a table with several profiles")
@@ -103,7 +103,7 @@ def left_out(
 def _one_left_out(rates: Rates, name: str, others: tuple[str, ...], hide: float, draw: np.random.Generator) -> list[_Sample]:
     """Return the hidden cells of a profile of which the estimator knows only the other cells."""
     alone = {key: rate for key, rate in rates.table.items() if key[0] == name}
-    apart = {key: rate for key, rate in rates.apart.items() if key[0] == name}
+    apart = {key: rate for key, rate in rates.across_nodes.items() if key[0] == name}
     pairs = {key: both for key, both in rates.pairs.items() if key[0] == name}
     shown = _given(alone, hide, draw)
     spread_out = _some(sorted(apart), hide, draw) if shown else _given(apart, hide, draw)

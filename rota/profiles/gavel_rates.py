@@ -17,7 +17,7 @@ from typing import Any
 
 from rota.beliefs.rates import Key, Rates
 from rota.errors import ProfileError
-from rota.files.csv_table import MOST_COUNT, MOST_NUMBER, shown
+from rota.files.csv_table import MAX_COUNT, MAX_NUMBER, shown
 from rota.files.text import read_text
 from rota.model.cluster import ACCELERATOR, canonical
 
@@ -52,7 +52,7 @@ def read_rates(path: Path | str) -> Rates:
                     pairs[profile, second, accelerator, gpus] = rates
     if not table:
         raise ProfileError("has no rates.", where=where, hint=_EXAMPLE)
-    return Rates(table, apart=apart, pairs=pairs)
+    return Rates(table, across_nodes=apart, pairs=pairs)
 
 
 def _parsed(text: str, where: str) -> Any:
@@ -91,7 +91,7 @@ def _rows(tree: Any, where: str) -> Iterator[tuple[str, str, int, dict[str, Any]
             raise _wrong("is not an accelerator type.", where, "the file", value=kind, hint="such as v100 or v100_unconsolidated")
         for job, row in _object(jobs, where, kind).items():
             match = _JOB.fullmatch(job)
-            if match is None or int(match["gpus"]) > MOST_COUNT:
+            if match is None or int(match["gpus"]) > MAX_COUNT:
                 raise _wrong("is not a job.", where, kind, value=job, hint=_EXAMPLE)
             found = _object(row, where, kind, job)
             if _ALONE not in found:
@@ -110,8 +110,8 @@ def _rate(value: Any, where: str, *spot: str) -> float:
         raise _wrong("is not a number.", where, *spot, value=value, hint="steps per second, 0 where it does not run")
     if value < 0:
         raise _wrong("is negative.", where, *spot, value=value, hint="steps per second, 0 where it does not run")
-    if not value <= MOST_NUMBER:
-        raise _wrong(f"is more than {MOST_NUMBER:.0e}.", where, *spot, value=value, hint="steps per second")
+    if not value <= MAX_NUMBER:
+        raise _wrong(f"is more than {MAX_NUMBER:.0e}.", where, *spot, value=value, hint="steps per second")
     return float(value)
 
 

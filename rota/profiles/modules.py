@@ -17,7 +17,7 @@ from rota.errors import OptionError, RotaError
 from rota.files.csv_table import closest
 
 EXAMPLE = "package.module:Net, or path/to/net.py:Net"
-LONGEST_REASON = 200
+MAX_REASON_CHARS = 200
 _ABSENT = object()
 
 
@@ -151,7 +151,7 @@ def explained(where: str, hint: str) -> Iterator[None]:
         raise OptionError("ends Python instead of building a model.", field="WHERE", value=where, hint=hint) from problem
     except Exception as problem:
         reason = " ".join(str(problem).split()).removesuffix(".")
-        reason = reason if len(reason) <= LONGEST_REASON else reason[:LONGEST_REASON] + "…"
+        reason = reason if len(reason) <= MAX_REASON_CHARS else reason[:MAX_REASON_CHARS] + "…"
         said = f"raised {type(problem).__name__}" + (f": {reason}." if reason else ".")
         raise OptionError(said, field="WHERE", value=where, hint=hint) from problem
 

@@ -32,7 +32,7 @@ ONE_STREAM = Catalogue(between_gb_s=0.625)
 
 _FOLDER = re.compile(r"throughputs_(?P<accelerator>\w+)")
 _PLACEMENT = re.compile(r"[1-9]{1,64}")
-_MOST_DIGITS = 6
+_MAX_DIGITS = 6
 
 
 class Measurement(NamedTuple):
@@ -73,7 +73,7 @@ def _file(path: Path) -> Iterator[Measurement]:
     for (profile, accelerator, gpus), rate in rates.table.items():
         if rate > 0:
             yield Measurement(source, profile, accelerator, gpus, 1, rate, catalogue)
-    for (profile, accelerator, gpus), rate in rates.apart.items():
+    for (profile, accelerator, gpus), rate in rates.across_nodes.items():
         yield Measurement(f"{source} apart", profile, accelerator, gpus, gpus if gavel else 2, rate, catalogue)
 
 
@@ -87,7 +87,7 @@ def _elasticflow(path: Path) -> Iterator[Measurement]:
     table = with_columns(path, "global_batch_size")
     counts = [column for column in table.columns if column != "global_batch_size"]
     for column in counts:
-        if not column.isascii() or not column.isdecimal() or len(column) > _MOST_DIGITS or int(column) < 1:
+        if not column.isascii() or not column.isdecimal() or len(column) > _MAX_DIGITS or int(column) < 1:
             raise ProfileError(
                 "is not a number of GPUs.",
                 where=table.where,

@@ -67,7 +67,7 @@ def read_rates(path: Path | str) -> Rates:
             row = rows[key, False, beside]
             raise row.wrong("beside", f"the line for {beside} next to {profile} is missing.", hint="a pair takes two lines")
         pairs[profile, beside, accelerator, gpus] = (rate, other)
-    return Rates(alone, apart=apart, pairs=pairs)
+    return Rates(alone, across_nodes=apart, pairs=pairs)
 
 
 def _profile(row: CsvRow) -> str:

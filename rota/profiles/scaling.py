@@ -27,7 +27,7 @@ from rota.profiles.published import read_measurements, with_columns
 
 _KEY = re.compile(r"(?P<name>.+)/(?P<of>bs|global)(?P<batch>[1-9]\d{0,6})")
 
-FEWEST = 8
+MIN_POINTS = 8
 """Minimum number of measurements to fit a model."""
 
 Line = tuple[tuple[float, ...], tuple[float, ...]]
@@ -183,7 +183,7 @@ def _fitted(table: StepTable | StepTime) -> StepTable | StepTime:
     if isinstance(table, StepTime):
         return table
     points = measured_points(table)
-    return replace(fit(points), most_local=table.most_local) if len(points) >= FEWEST else table
+    return replace(fit(points), most_local=table.most_local) if len(points) >= MIN_POINTS else table
 
 
 def fit_errors(table: StepTable, model: StepTime) -> Floats:

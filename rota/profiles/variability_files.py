@@ -41,7 +41,7 @@ CLASS_FILES = "profiles.json"
 SEED = 0
 OUTLIER = 1.5
 """Factor over the median from which an operator should look at a GPU."""
-LEAST_SPREAD = 1e-4
+MIN_SPREAD = 1e-4
 """Smallest spread of a measured score: 0 would mean that the score is unknown."""
 
 PAL_CLASSES: Mapping[str, str] = {
@@ -138,7 +138,7 @@ def describe_variability(
     slow = found.outliers(OUTLIER)
     lines = []
     for row, name in enumerate(found.classes):
-        scores, known = found.scores[row], found.spread[row][found.spread[row] > 0]
+        scores, known = found.scores[row], found.uncertainty[row][found.uncertainty[row] > 0]
         values, counts = np.unique(found.bins()[row], return_counts=True)
         lines.append(
             ClassLine(
@@ -313,7 +313,7 @@ def _median_spread(times: Sequence[float], noise: float) -> float:
     if len(times) == 1 and noise == 0:
         return 0.0
     # The median of n samples varies by 1.25 of their standard deviation over the root of n.
-    return max(float(1.2533 * usual / np.sqrt(len(times))), LEAST_SPREAD)
+    return max(float(1.2533 * usual / np.sqrt(len(times))), MIN_SPREAD)
 
 
 def _positive(row: CsvRow, column: str) -> float:

@@ -150,7 +150,7 @@ class RayChannel:
     def read_gpus(self) -> Readings:
         return {}  # every heartbeat asks the nodes for readings
 
-    def rang(self) -> set[str]:
+    def notified(self) -> set[str]:
         with self._lock:
             found, self._rang = self._rang, set()
         return found

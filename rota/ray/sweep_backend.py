@@ -52,7 +52,7 @@ def run_cell(text: str, digests: Sequence[str], kept: Sequence[Any]) -> str:
     return json.dumps({**answer, "node": ray.get_runtime_context().get_node_id()})
 
 
-class RayCells:
+class RaySweepBackend:
     """`RemoteBackend` on a Ray cluster."""
 
     def __init__(self, address: str, note: Callable[[str], None], *, insecure: bool = False) -> None:

@@ -74,10 +74,10 @@ class Bounds:
     """Shortest run time of each job in seconds, in the order given; inf if unknown."""
 
 
-def bounds(arrivals: Sequence[Arrival], cluster: Cluster, physics: Physics, *, packing: bool = False) -> Bounds:
+def bounds(arrivals: Sequence[Arrival], cluster: Cluster, physics: Physics, *, colocation: bool = False) -> Bounds:
     """Return the bounds for exactly these jobs. Other jobs at the same time can only slow them down, so they are left out.
-    `packing`: whether two jobs may share GPUs."""
-    kind, rates, best, pairs = _kinds(arrivals, cluster, physics, packing)
+    `colocation`: whether two jobs may share GPUs."""
+    kind, rates, best, pairs = _kinds(arrivals, cluster, physics, colocation)
     steps = np.array([arrival.spec.steps for arrival in arrivals], dtype=np.float64)
     fastest = best[kind]
     shortest = np.divide(steps, fastest, out=np.full(len(steps), FOREVER), where=fastest > 0)
@@ -133,7 +133,7 @@ class _Start(NamedTuple):
 
 
 def _kinds(
-    arrivals: Sequence[Arrival], cluster: Cluster, physics: Physics, packing: bool
+    arrivals: Sequence[Arrival], cluster: Cluster, physics: Physics, colocation: bool
 ) -> tuple[Ints, Floats, Floats, _Pairs | None]:
     """Return the kind of each job, the best true rate of each kind on each pool with the requested GPUs (0 if it cannot run
     there), its best rate anywhere at any size, and the pairs, if any. If another size does more per GPU, the rate with the
@@ -156,7 +156,7 @@ def _kinds(
             best[number] = max(best[number], *by_width.values())
             if spec.width in by_width:
                 requested[pool] = by_width[spec.width]
-        colocated.append(physics.fastest_together(spec, cluster, requested) if packing else {})
+        colocated.append(physics.fastest_colocated(spec, cluster, requested) if colocation else {})
         for (pool, _), rate in colocated[-1].items():
             rates[number, pool] = max(rates[number, pool], rate)
             best[number] = max(best[number], rate)

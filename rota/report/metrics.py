@@ -77,7 +77,7 @@ class Summary:
     """GPU-hours times their price per accelerator type, of all jobs over the whole run; None if a type has no price."""
     slo_violations: int | None
     """Jobs that finished after their deadline; None if no job has a deadline."""
-    rounds: int | None
+    plans: int | None
     """Number of plans."""
     decisions: int
     """Number of policy calls."""
@@ -110,7 +110,7 @@ def summarise(
     jobs in the window that finished."""
     first, last = _checked(window, len(arrivals))
     done = first + np.flatnonzero(np.isfinite(record.finished_s[first:last]))
-    limits = bounds([arrivals[job] for job in done.tolist()], cluster, physics, packing=record.packing)
+    limits = bounds([arrivals[job] for job in done.tolist()], cluster, physics, colocation=record.colocation)
     jct = record.finished_s[done] - record.submitted_s[done]
     mean_jct = _mean(jct)
     return Summary(
@@ -139,7 +139,7 @@ def summarise(
         lost_gpu_seconds=float(record.lost_gpu_seconds[first:last].sum()),
         cost_dollars=_cost(record, cluster),
         slo_violations=_late([arrivals[job] for job in done.tolist()], jct, physics),
-        rounds=rounds,
+        plans=rounds,
         decisions=decisions,
         decision_seconds=decision_seconds,
         simulated_in_seconds=simulated_in_seconds,

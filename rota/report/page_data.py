@@ -71,7 +71,7 @@ def _seed(
                 "cluster": clusters.index(run.cluster),
                 "scores": _number(run.variability, scores),
                 "cordoned": list(run.cordoned),
-                "learned": bool(run.params.get("variability_learned")),
+                "learned": bool(run.params.get("learn_variability")),
                 "placement": _placement(run, bins),
                 **_run(run, bins),
             }

@@ -14,7 +14,7 @@ from rota.report.timeline import outages
 
 SHOWN_FIELDS = (
     *("trace", "policy", "cluster", "placer", "preset", "profile", "variability", "tensors", "decide", "round_seconds"),
-    *("spread_penalty", "wait_for_place", "variability_learned", "cordon_slower_than", "seed", "jobs", "drop_oversized"),
+    *("spread_penalty", "wait_for_locality", "learn_variability", "cordon_slower_than", "seed", "jobs", "drop_oversized"),
 )
 """Fields of a study that have a line of their own. All others are listed as they were set."""
 
@@ -96,8 +96,8 @@ def facts(comparison: Comparison, runs: Sequence[Result]) -> str:
         rows.append((name, _either(str(run.params.get(field) or "") for run in runs), ""))
     rows.append(("Spread penalty", _either(str(run.params.get("physics", {}).get("spread_penalty", "")) for run in runs), ""))
     for name, field, shown in (
-        ("Places", "wait_for_place", "jobs wait until their GPUs are close together"),
-        ("Slow GPUs", "variability_learned", "unknown to the scheduler, which learns them from step times"),
+        ("Places", "wait_for_locality", "jobs wait until their GPUs are close together"),
+        ("Slow GPUs", "learn_variability", "unknown to the scheduler, which learns them from step times"),
         ("Out of service", "cordon_slower_than", "GPUs slower than {}"),
     ):
         rows.append((name, shown.format(params.get(field)) if params.get(field) else "", ""))
@@ -155,8 +155,8 @@ def _cluster(run: Result) -> str:
 
 def _links(run: Result) -> str:
     """Return the bandwidths that the cluster's file gives."""
-    between = run.cluster.between_gb_s
-    speeds = [f"{speed:,g} GB/s inside {kind} nodes" for kind, speed in run.cluster.inside_gb_s.items()]
+    between = run.cluster.inter_node_gb_s
+    speeds = [f"{speed:,g} GB/s inside {kind} nodes" for kind, speed in run.cluster.intra_node_gb_s.items()]
     return ", ".join(speeds + ([f"{between:,g} GB/s between nodes"] if between is not None else []))
 
 

@@ -46,7 +46,7 @@ class Result:
     """Accuracy of length predictions; None if the policy uses no predictions."""
     trials: TrialsSummary | None = field(default=None, kw_only=True)
     """Trials of the tactics; None if there were no tactics."""
-    guesses: tuple[str, ...] = field(default=(), kw_only=True)
+    assumptions: tuple[str, ...] = field(default=(), kw_only=True)
     """Notes that name an unknown input and the assumption that was made."""
     study: Study = field(kw_only=True)
     """Study that was run. `rota.simulate(**study.plain())` runs it again."""
@@ -64,7 +64,7 @@ class Result:
     @property
     def rounds(self) -> int | None:
         """Number of plans."""
-        return self.summary.rounds
+        return self.summary.plans
 
     def to_dict(self, *, per_job: bool = False) -> dict[str, Any]:
         """Return summary, params, trials of tactics if any and, with `per_job`, jobs."""

@@ -377,7 +377,7 @@ def _seen(job: _Job, usual: Mapping[str, float]) -> ObservedJob:
     return ObservedJob(
         work_seconds=job.work_seconds,
         first_steps=job.first_steps,
-        tells_steps=job.total is not None,
+        reports_steps=job.total is not None,
         attempts=tuple(each.seen(job.rate if job.total is not None else 0.0) for each in job.attempts),
         **took,
     )

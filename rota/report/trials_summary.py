@@ -44,13 +44,13 @@ class TrialsSummary:
     @classmethod
     def of(cls, known: Beliefs) -> "TrialsSummary":
         kept, undone, broken_off = (
-            known.verdicts.get(verdict.value, 0) for verdict in (TrialVerdict.KEPT, TrialVerdict.UNDONE, TrialVerdict.BROKEN_OFF)
+            known.verdicts.get(verdict.value, 0) for verdict in (TrialVerdict.KEPT, TrialVerdict.REVERTED, TrialVerdict.ABORTED)
         )
         pairs = [
             PairSummary(*key, seen.times, seen.first, seen.second, seen.gain, seen.spread) for key, seen in known.pairs.items()
         ]
         pairs.sort(key=lambda pair: (-pair.times, -pair.gain, pair.first, pair.second, pair.accelerator, pair.gpus))
-        return cls(known.tried, kept, undone, broken_off, len(known.trials), tuple(pairs))
+        return cls(known.trials_begun, kept, undone, broken_off, len(known.trials), tuple(pairs))
 
     def to_dict(self) -> dict[str, Any]:
         return {**asdict(self), "pairs": [asdict(pair) for pair in self.pairs]}

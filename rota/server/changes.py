@@ -24,7 +24,7 @@ class ChangeSource(Protocol):
     def wait_for_change(self, seen: int, timeout: float) -> int: ...
 
 
-class Changes:
+class ChangeFeed:
     """Clients that wait for changes, all in one event loop."""
 
     def __init__(self, daemon: ChangeSource) -> None:

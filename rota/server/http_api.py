@@ -29,7 +29,7 @@ from rota.server.bodies import (
     read_submission,
     read_submissions,
 )
-from rota.server.changes import MAX_WAIT_SECONDS, Changes, ChangeSource
+from rota.server.changes import MAX_WAIT_SECONDS, ChangeFeed, ChangeSource
 from rota.server.description import body_of, describe, problems
 from rota.server.readiness import Readiness
 from rota.wire.job_filter import MAX_JOBS, PAGE_JOBS, UNFINISHED, JobFilter
@@ -114,7 +114,7 @@ def make_app(
         redirect_slashes=False,
         telemetry={"tracing": False, "metrics": False, "logs": False, "auto_configure": False},
     )
-    app.state.changes = Changes(daemon)
+    app.state.changes = ChangeFeed(daemon)
     app.add_middleware(RequestGuard, token=token, allowed_hosts=allowed_hosts)
     _errors(app)
 
@@ -137,7 +137,7 @@ def make_app(
     return app
 
 
-def _router(daemon: ServedDaemon, changes: Changes) -> APIRouter:
+def _router(daemon: ServedDaemon, changes: ChangeFeed) -> APIRouter:
     api = APIRouter(responses=problems(HTTPStatus.UNAUTHORIZED))
 
     def found(key: str, alone: bool = False) -> JobRow:

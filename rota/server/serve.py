@@ -17,10 +17,10 @@ from rota import __version__
 from rota.agent.gpu_lock import hold_gpus
 from rota.agent.gpus import Gpu, find_gpus
 from rota.agent.host_memory import parking_gib, total_gib
-from rota.agent.log import LIMIT_BYTES, SMALLEST_LIMIT_BYTES
+from rota.agent.log import LIMIT_BYTES, MIN_LIMIT_BYTES
 from rota.agent.mps import mps_folder
 from rota.beliefs.move_costs import LINK_SPEED
-from rota.compose.accelerator_types import type_guesses
+from rota.compose.accelerator_types import type_assumptions
 from rota.compose.live_scheduler import JOURNAL_CODEC, make_home_setup, make_scheduler
 from rota.compose.prepare_live import LiveFlags, describe_given_changes, forgettable, merge_given, read_flags
 from rota.compose.registry import make_placer, make_policy, split_pair
@@ -45,7 +45,7 @@ from rota.ray.find import AUTO, checked_cluster
 from rota.ray.port import read_address
 from rota.server.http_api import make_app
 from rota.server.http_server import HttpServer
-from rota.server.standby import Lead, leading, only_one
+from rota.server.standby import Lead, leadership, only_one
 from rota.server.unix_socket import listening_on_file
 from rota.wire.address import make_token, remove_address, write_address
 
@@ -61,7 +61,7 @@ LEASE_SLACK_SECONDS = 30.0
 RETRY_SECONDS = 5.0
 MIN_RUN_FACTOR = 10.0
 """Minimum running time of an attempt before another job may get its GPUs, as a multiple of the cost of starting and stopping."""
-SILENT_SECONDS = 30.0
+NODE_TIMEOUT_SECONDS = 30.0
 """Time without a heartbeat after which a node of a cluster is unreachable, in seconds."""
 FAILING_STARTS = 3
 """Number of starts that fail within seconds on a node, of jobs that then run elsewhere, after which the node is cordoned."""
@@ -196,7 +196,7 @@ def _check_plain(options: ServeOptions) -> None:
     if not 0 < options.lease < FOREVER:
         hint = f"--lease-seconds {CLUSTER_LEASE_SECONDS:.0f}"
         raise OptionError("must be more than 0.", field="--lease-seconds", value=options.lease_seconds, hint=hint)
-    if not SMALLEST_LIMIT_BYTES / (1 << 20) <= options.log_mb <= MAX_LOG_MB:
+    if not MIN_LIMIT_BYTES / (1 << 20) <= options.log_mb <= MAX_LOG_MB:
         raise OptionError(f"must be from 0.016 to {MAX_LOG_MB:,}.", field="--log-mb", value=options.log_mb, hint="--log-mb 64")
     if options.ray is not None and options.pretend is not None:
         raise OptionError("does not go with --ray.", field="--pretend", value=options.pretend, hint="leave --pretend out")
@@ -240,7 +240,7 @@ def serve(options: ServeOptions, say: Callable[[str], None]) -> None:
     if options.standby:  # options are checked before waiting; nodes are discovered only by the leader
         checked.driver.close()
     run = _Run()
-    with leading(options.home, place, standby=options.standby, say=say, on_lost=run.fall) as lead:
+    with leadership(options.home, place, standby=options.standby, say=say, on_lost=run.fall) as lead:
         record_home(options.home)
         if options.standby:
             checked = check_options(options, say)
@@ -304,7 +304,7 @@ def _leave_in_order(server: HttpServer) -> None:
 
 def _type_assumptions(checked: CheckedOptions, given: GivenFlags) -> list[str]:
     """Return a sentence for each accelerator type whose speed is assumed. In --pretend, a probable typing error raises."""
-    return type_guesses(checked.driver.discover_cluster(), given_rates(given), typed=checked.pretend)
+    return type_assumptions(checked.driver.discover_cluster(), given_rates(given), typed=checked.pretend)
 
 
 def _first_setup(options: ServeOptions, checked: CheckedOptions, before: HomeSetup | None) -> HomeSetup:
@@ -324,10 +324,10 @@ def home_setup(options: ServeOptions, policy: str, placer: str, checked: Checked
         lease_seconds=options.lease,
         lease_margin_seconds=options.lease_grace_seconds + LEASE_SLACK_SECONDS,
         retry_seconds=RETRY_SECONDS,
-        node_timeout_seconds=FOREVER if options.ray is None else SILENT_SECONDS,
+        node_timeout_seconds=FOREVER if options.ray is None else NODE_TIMEOUT_SECONDS,
         min_run_factor=MIN_RUN_FACTOR,
         learn_variability=True,
-        parked_stay=True,
+        resume_in_place=True,
         cordon_failing_starts=FAILING_STARTS,
     )
     context_gib = 0.0 if checked.pretend else LINK_SPEED.context_gib

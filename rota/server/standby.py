@@ -15,7 +15,7 @@ from typing import IO, Any, NamedTuple
 from rota.errors import NotYours, OptionError, RotaError
 from rota.folders import make_folder, open_file
 from rota.live.election import Election, Leader
-from rota.live.journal_place import JournalLocation, PostgresLocation, keep_place
+from rota.live.journal_place import JournalLocation, PostgresLocation, save_journal_location
 from rota.live.journal_store import JournalUnavailable
 from rota.wire.address import LOCK_FILE
 
@@ -38,7 +38,7 @@ class Lead(NamedTuple):
 
 
 @contextmanager
-def leading(
+def leadership(
     home: Path,
     place: JournalLocation,
     *,
@@ -67,7 +67,7 @@ def leading(
                 f"A scheduler already leads in {home}: {leader or 'one that has just begun'}.",
                 hint="rota jobs there; or --standby here, which takes over when it is gone",
             )
-        keep_place(home, place)
+        save_journal_location(home, place)
         election.start_heartbeat(on_lost)
         with _sign(home):
             yield Lead(election.epoch, election.problem)

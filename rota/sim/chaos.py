@@ -291,13 +291,13 @@ class Chaos:
             twin.commit(decided)
         self.core = twin
         self.snapshot, self.journal = twin.snapshot(self.words), []
-        self._wake_s = twin.state.question.wake_s
+        self._wake_s = twin.state.cycle.timer_s
         self._check_ends()
 
     def _give_up_on_the_policy(self) -> None:
         """Time out an open policy call: its worker died with the core."""
-        if self.core.state.question.asked is not None:
-            self.tell([PolicyTimedOut(self.core.state.question.decision, self.now_s)])
+        if self.core.state.cycle.call_jobs is not None:
+            self.tell([PolicyTimedOut(self.core.state.cycle.decision, self.now_s)])
 
     # The network -------------------------------------------------------------------------------------------------
 
@@ -379,7 +379,7 @@ class Chaos:
     def _check_size(self, command: Launch | Resize) -> None:
         """Check that the job gets a size that it accepts, that its option has the same size, and that all GPUs have one
         accelerator type."""
-        job, options, gpus = command.job, self.core.state.knowledge.options, len(set(command.gpus.tolist()))
+        job, options, gpus = command.job, self.core.state.beliefs.options, len(set(command.gpus.tolist()))
         spec = self.specs[job]
         if gpus not in (spec.gpu_counts or (spec.width,)):
             raise Broken(f"job {job} got {gpus} GPUs and accepts {spec.gpu_counts or spec.gpus}")

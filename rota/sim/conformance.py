@@ -28,7 +28,7 @@ from rota.placers.packed import Packed
 from rota.sim.engine import Engine, place_of
 from rota.sim.physics import Physics
 
-FLOORS = ("4xV100", "2x(4xV100) + 4xK80", "3x(2xA100) + 1x(4xP100)")
+CLUSTERS = ("4xV100", "2x(4xV100) + 4xK80", "3x(2xA100) + 1x(4xP100)")
 LIMIT_SECONDS = 60.0
 """Time limit for each property, in seconds."""
 
@@ -102,7 +102,7 @@ def _tried(
 def workload(seed: int, jobs: int = 30) -> tuple[Cluster, list[Arrival]]:
     """Return a small random cluster and jobs that fit it."""
     rng = np.random.Generator(np.random.Philox(key=np.array([seed, 99], dtype=np.uint64)))
-    cluster = Cluster.parse(FLOORS[seed % len(FLOORS)])
+    cluster = Cluster.parse(CLUSTERS[seed % len(CLUSTERS)])
     gaps = rng.exponential(40.0, jobs).round(int(rng.integers(0, 3)))
     found = []
     for at_s in np.cumsum(gaps).tolist():
@@ -121,7 +121,7 @@ def _simulate(policy: Policy, seed: int, jobs: int = 30, after: Callable[[Schedu
         restore_seconds=1.0 * (seed % 2),
     )
     decide = AtRounds(round_seconds=60.0) if seed % 4 == 1 else AtEvents()
-    settings = Settings(decide=decide, seed=seed, packing=needs_of(policy).packing)
+    settings = Settings(decide=decide, seed=seed, colocation=needs_of(policy).colocation)
     scheduler = _WatchedScheduler(cluster, settings, after)
     engine = Engine(scheduler, policy, physics, arrivals, seed=seed)
     return engine, engine.run()
@@ -178,7 +178,7 @@ def _answers_are_sound(make: Callable[[], Policy], seed: int) -> None:
 def _empty_view(make: Callable[[], Policy], seed: int) -> None:
     cluster, _ = workload(seed)
     policy = make()
-    answer: Any = policy.allocate(_WatchedScheduler(cluster, Settings(packing=needs_of(policy).packing)).view())
+    answer: Any = policy.allocate(_WatchedScheduler(cluster, Settings(colocation=needs_of(policy).colocation)).view())
     if not isinstance(answer, Ranking | Shares | Assignment):
         allowed = "rota.Ranking, rota.Shares or rota.Assignment"
         raise Violation(f"allocate answered with {type(answer).__name__}, which is not a {allowed}")
@@ -237,7 +237,7 @@ def _replay_repeats(make: Callable[[], Policy], seed: int) -> None:
     """Check that deciding again from the journal gives the same commands."""
     cluster, arrivals = workload(seed)
     policy = make()
-    settings = Settings(seed=seed, packing=needs_of(policy).packing)
+    settings = Settings(seed=seed, colocation=needs_of(policy).colocation)
     journal: list[tuple[float, list[External], Any]] = []
     Engine(_WatchedScheduler(cluster, settings), policy, Physics(rates=PAIRED), arrivals, journal=journal).run()
     twin = _WatchedScheduler(cluster, settings)

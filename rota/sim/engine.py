@@ -65,7 +65,7 @@ Progress = Callable[[int, int, float], None]
 Journal = list[tuple[float, list[External], Decided | None]]
 """Entries of time, events that the core received, and its decision."""
 
-MOST_TURNS = 20_000
+MAX_TURNS = 20_000
 """Minimum number of scheduler steps (plans, policy calls, reports) between two checks that jobs make progress."""
 
 SLOWEST_SECONDS = 1e-2
@@ -101,12 +101,12 @@ class Engine:
     ) -> None:
         self.scheduler, self.policy, self.physics = scheduler, policy, physics
         self.arrivals = arrivals
-        self.cluster = cluster if cluster is not None else scheduler.state.machines.cluster
+        self.cluster = cluster if cluster is not None else scheduler.state.nodes.cluster
         """All nodes that ever exist. The scheduler learns of later nodes when they join."""
         self._changes = changes
         self._gone: set[int] = set()
-        packs = scheduler.settings.packing or scheduler.settings.tactics.colocating is not None
-        self.record = Record.empty(arrivals, self.cluster, packing=packs)
+        packs = scheduler.settings.colocation or scheduler.settings.tactics.colocating is not None
+        self.record = Record.empty(arrivals, self.cluster, colocation=packs)
         self.now_s = arrivals[0].submitted_s if arrivals else 0.0
         self._seed = seed
         self._report_seconds = report_seconds
@@ -128,7 +128,7 @@ class Engine:
         self._down: set[int] = set()
         self._failures = np.zeros(len(self.cluster.nodes), dtype=np.int64)
         self._hope = Hope(len(self.cluster.nodes))
-        self._turns, self._look_after = 0, MOST_TURNS
+        self._turns, self._look_after = 0, MAX_TURNS
         self._mark = _Mark(0, 0, 0.0, self.now_s)
         self._rounds = 0
         self._rates: dict[tuple[str, int, int, int], float] = {}
@@ -149,11 +149,11 @@ class Engine:
         for change in self._changes:
             self._push(start_s + change.at_s, _CHANGE, change)
         if self.physics.fails:
-            for node in range(len(self.scheduler.state.machines.cluster.nodes)):
+            for node in range(len(self.scheduler.state.nodes.cluster.nodes)):
                 self._schedule_failure(node)
         total, steps = len(self.arrivals), 0
         record, carry_out, clock = self.record, self._carry_out, time.perf_counter
-        cycle, whole_steps = self.scheduler.state.question, self.physics.whole_steps_seconds
+        cycle, whole_steps = self.scheduler.state.cycle, self.physics.whole_steps_seconds
         while record.ended < total:
             events = self._next_events()
             while events:
@@ -177,7 +177,7 @@ class Engine:
         if self._progress is not None:
             self._progress(total, total, self.now_s)
         self.record.outages = [(node, from_s, min(to_s, self.now_s)) for node, from_s, to_s in self.record.outages]
-        self.record.decisions = self.scheduler.state.question.decision
+        self.record.decisions = self.scheduler.state.cycle.decision
         self.record.instants = steps
         return self.record
 
@@ -228,7 +228,7 @@ class Engine:
         if what == EXIT:
             job, attempt, stretch = item
             run = self._runs.get(job)
-            if run is None or run.attempt != attempt or run.stretch != stretch:
+            if run is None or run.attempt != attempt or run.version != stretch:
                 return  # the attempt was stopped before its end, or its rate changed
             self._stop(job, run)
             self._storage.pop(job, None)
@@ -282,7 +282,7 @@ class Engine:
         self._to_measure = {job: left[job] - 1 for job, _ in seen if left[job] > 1} | begun
 
     def _broken(self) -> RotaError:
-        fault = self.scheduler.state.question.policy_fault
+        fault = self.scheduler.state.cycle.policy_fault
         hint = "positions count the jobs of the view, options the rows of view.options"
         return PolicyError(f"{type(self.policy).__name__}.allocate: {fault}.", hint=hint)
 
@@ -300,7 +300,7 @@ class Engine:
     def _check_progress(self) -> None:
         """Raise SimulationStalled if decisions help no job: the policy lets no job run, or wants to be called again at once."""
         state, before = self.scheduler.state, self._mark
-        self._look_after = self._turns + max(MOST_TURNS, 10 * len(state.jobs.row))
+        self._look_after = self._turns + max(MAX_TURNS, 10 * len(state.jobs.row))
         done = sum(self._storage.get(job, 0.0) for job in state.jobs.row if job not in self._runs)
         done += sum(run.steps(self.now_s) for run in self._runs.values())
         happened = self._next_arrival + self.record.ended + int(self._failures.sum())
@@ -308,13 +308,13 @@ class Engine:
         if happened > before.happened:
             return
         seconds = self.now_s - before.at_s
-        if done > before.steps and seconds > MOST_TURNS * SLOWEST_SECONDS:
+        if done > before.steps and seconds > MAX_TURNS * SLOWEST_SECONDS:
             return
         raise SimulationStalled(
             f"{self._turns - before.turns:,} scheduler steps under {type(self.policy).__name__} in {seconds:g} s, up to "
             f"{self.now_s:.0f} s, gave the jobs {'no' if done <= before.steps else 'hardly any'} progress: "
             f"{len(state.jobs.row)} are unfinished. "
-            f"The last plan lets {len(state.jobs.desired)} of them run and holds until {state.question.until_s:g} s.",
+            f"The last plan lets {len(state.jobs.desired)} of them run and holds until {state.cycle.until_s:g} s.",
             hint="let the policy rank every job, and answer with an until_s or timers that are further away",
         )
 
@@ -338,7 +338,7 @@ class Engine:
             MILLI if spec.gpus >= 1 else spec.milli_per_gpu,
         )
         self._runs[job] = run
-        self._hold(job, run)
+        self._occupy(job, run)
         self.record.launch(job, command)
         self._after(self.physics.costs.start_of(spec, saved > 0), job, run, lambda later: self._up(command, run, later), events)
 
@@ -354,7 +354,7 @@ class Engine:
 
     def _resume(self, command: Resume, events: list[External]) -> None:
         run = self._runs[command.job]
-        self._hold(command.job, run)
+        self._occupy(command.job, run)
         cost = self.physics.costs.resume_of(self.arrivals[command.job].spec)
         self._after(cost, command.job, run, lambda later: self._up(command, run, later), events)
 
@@ -379,7 +379,7 @@ class Engine:
         run.since_s = run.saves_s = self.now_s
         self.record.start(job, self.now_s)
         events.append(Started(job, command.attempt, command.sequence, self.now_s, from_step=run.from_step))
-        other = self._company(job, run)
+        other = self._running_partner(job, run)
         self._go_on(job, run, other)
         if other is not None:
             both = self._runs[other]
@@ -389,7 +389,7 @@ class Engine:
         """Let every running job continue for the whole steps of another round."""
         for job, run in self._runs.items():
             if run.since_s < FOREVER:
-                self._go_on(job, run, self._company(job, run))
+                self._go_on(job, run, self._running_partner(job, run))
 
     def _go_on(self, job: int, run: SimulatedAttempt, other: int | None, new_round: bool = True) -> None:
         """Continue a job at its rate with this partner, and schedule the end that follows from it. Where rounds have whole steps,
@@ -403,7 +403,7 @@ class Engine:
         run.from_step, run.since_s, run.leaves_s = steps, now, FOREVER
         if self._measure_seconds < FOREVER:
             self._to_measure[job] = MEASUREMENTS
-        run.stretch += 1
+        run.version += 1
         run.rate = run.exclusive_rate
         if other is not None:
             spec, beside = self.arrivals[job].spec, self.arrivals[other].spec
@@ -413,10 +413,12 @@ class Engine:
             run.round_s = now
         if run.total < FOREVER and run.limit >= run.total and run.rate > 0:
             at_s = now + max(run.total - run.from_step, 0.0) / run.rate
-            if self.physics.ends_every_seconds:
-                at_s = max(math.ceil(at_s / self.physics.ends_every_seconds - WHOLE) * self.physics.ends_every_seconds, now)
+            if self.physics.completion_poll_seconds:
+                at_s = max(
+                    math.ceil(at_s / self.physics.completion_poll_seconds - WHOLE) * self.physics.completion_poll_seconds, now
+                )
             run.leaves_s = at_s
-            self._push(at_s + self.physics.costs.leave_of(self.arrivals[job].spec), EXIT, (job, run.attempt, run.stretch))
+            self._push(at_s + self.physics.costs.leave_of(self.arrivals[job].spec), EXIT, (job, run.attempt, run.version))
 
     def _suspend(self, command: Suspend, events: list[External]) -> None:
         job, run = command.job, self._runs[command.job]
@@ -499,21 +501,21 @@ class Engine:
             if run.from_step < FEEDBACK_STEPS <= steps:
                 self.record.progress(job, run.since_s, run.from_step, steps, run.rate)
             run.from_step, run.since_s, run.leaves_s = steps, FOREVER, FOREVER
-            run.stretch += 1
-            other = self._company(job, run)
+            run.version += 1
+            other = self._running_partner(job, run)
             if other is not None and not self.physics.whole_steps_seconds:
                 self._go_on(other, self._runs[other], None)
         return steps
 
-    def _company(self, job: int, run: SimulatedAttempt) -> int | None:
+    def _running_partner(self, job: int, run: SimulatedAttempt) -> int | None:
         """Return the partner that is running on the same GPUs, if any. Partners have all GPUs in common, so one is enough."""
-        if self._held.parts and run.milli_per_gpu == MILLI:
+        if self._held.gpu_fractions and run.milli_per_gpu == MILLI:
             for other in self._held.holders(run.gpus[:1]):
                 if other != job and self._runs[other].since_s < FOREVER:
                     return other
         return None
 
-    def _hold(self, job: int, run: SimulatedAttempt) -> None:
+    def _occupy(self, job: int, run: SimulatedAttempt) -> None:
         run.held_s, run.shared_seconds = self.now_s, 0.0
         if self._sharing and run.milli_per_gpu == MILLI:
             self._held.join(job, run.gpus)
@@ -523,7 +525,7 @@ class Engine:
         if len(gpus) != len(run.gpus):
             self._release(job, run)
             run.gpus = gpus
-            self._hold(job, run)
+            self._occupy(job, run)
 
     def _release(self, job: int, run: SimulatedAttempt) -> None:
         """Free the GPUs of a job, or leave them to its partner."""

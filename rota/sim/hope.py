@@ -6,7 +6,7 @@ from rota.errors import SimulationStalled
 
 FAILURES_TO_SAVE = 100
 """A job must save a step or end within this many failures per node, on average."""
-MOST_FAILURES = 2000
+MAX_FAILURES = 2000
 """A job must end within this many failures per node, on average."""
 HINT = "times are in seconds: --node-mtbf-seconds 86400, and --checkpoint-every-seconds 600"
 
@@ -33,8 +33,8 @@ class Hope:
                     hint=HINT,
                 )
             self._saved = saved
-        if since > MOST_FAILURES * self._nodes:
+        if since > MAX_FAILURES * self._nodes:
             raise SimulationStalled(
-                f"Every node has failed {MOST_FAILURES} times on average since the last job finished, so none can end.",
+                f"Every node has failed {MAX_FAILURES} times on average since the last job finished, so none can end.",
                 hint=HINT,
             )

@@ -1,4 +1,4 @@
-"""Measurements of running jobs by the simulated driver: rates and GPU utilisation, with noise."""
+"""Measurements of running jobs by the simulated driver: rates and GPU utilization, with noise."""
 
 import math
 from collections.abc import Sequence
@@ -27,8 +27,8 @@ def measure(
     """Measure these jobs, each over the time since its conditions last changed."""
     seen = [(job, run, arrivals[job].spec) for job, run in live if run.since_s < now_s]
     noise = np.ones(len(seen))
-    if physics.noise:
-        noise = np.maximum(1.0 + physics.noise * keyed_rng(seed, int(now_s), 7).standard_normal(len(seen)), 0.01)
+    if physics.measurement_noise:
+        noise = np.maximum(1.0 + physics.measurement_noise * keyed_rng(seed, int(now_s), 7).standard_normal(len(seen)), 0.01)
     types = [cluster.pools[cluster.gpu_pool[run.gpus[0]]] for _, run, _ in seen]
     return Measured(
         np.array([job for job, _, _ in seen], dtype=np.int64),
@@ -36,7 +36,7 @@ def measure(
         np.array([run.since_s for _, run, _ in seen], dtype=np.float64),
         np.array([run.rate for _, run, _ in seen], dtype=np.float64) * noise,
         np.array(
-            [physics.utilisation(spec, kind, len(run.gpus)) for kind, (_, run, spec) in zip(types, seen, strict=True)],
+            [physics.utilization(spec, kind, len(run.gpus)) for kind, (_, run, spec) in zip(types, seen, strict=True)],
             dtype=np.float64,
         ),
         np.array([spec.gpu_gib or math.nan for _, _, spec in seen], dtype=np.float64),

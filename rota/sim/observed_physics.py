@@ -24,7 +24,7 @@ from rota.sim.physics import Physics
 from rota.sim.record import Record
 from rota.sim.run import WHOLE, SimulatedAttempt
 
-LEAST_STEPS = 1e-6
+MIN_STEPS = 1e-6
 """Steps assumed to be left for a job that has done all its steps when it counts as started."""
 _ALLOCATED, _NOTICED = 9, 10
 """Entries of the engine's queue: the policy has answered; the scheduler learns of an event."""
@@ -69,7 +69,7 @@ class ObservedJob:
     """Time from a start or an end until the scheduler knows of it, in seconds."""
     first_steps: float = 0.0
     """Steps that the job has done when it counts as started; 0 if it reports no steps."""
-    tells_steps: bool = False
+    reports_steps: bool = False
     """Whether the job reports steps. Such a job completes its current step before it stops, and finishes if that is the last
     one."""
     attempts: tuple[SeenAttempt, ...] = ()
@@ -137,7 +137,7 @@ class ObservedPhysics(Physics):
     def rate(self, spec: JobSpec, cluster: Cluster, gpus: Ints, levels: int, batch_size: int = 0) -> float:
         job = self.jobs[spec.name]
         relative = job.attempt(self.launches.get(spec.name, 0)).relative_rate
-        usual = max(spec.steps - job.first_steps, LEAST_STEPS) / job.work_seconds
+        usual = max(spec.steps - job.first_steps, MIN_STEPS) / job.work_seconds
         return usual if relative is None else usual * relative
 
     @property
@@ -203,7 +203,7 @@ class ObservedEngine(Engine):
         run = self._runs.get(command.job)
         if run is None:
             return  # the job has ended, and the scheduler is about to learn of it
-        if self._seen(command.job)[0].tells_steps and command.kind is SuspendKind.CHECKPOINT and run.since_s < FOREVER:
+        if self._seen(command.job)[0].reports_steps and command.kind is SuspendKind.CHECKPOINT and run.since_s < FOREVER:
             steps = run.steps(self.now_s)
             whole = math.ceil(steps - WHOLE)
             if whole >= run.total:

@@ -34,7 +34,7 @@ class Physics:
     whole_steps_seconds: float = 0.0
     """Length of a round of whole steps, in seconds: in each round a job makes as many whole steps as fit, then pauses until the
     next; 0 for no such rounds."""
-    ends_every_seconds: float = 0.0
+    completion_poll_seconds: float = 0.0
     """Finished jobs are detected, and their GPUs freed, only at multiples of this, in seconds; 0 means immediately."""
     launch_seconds: float = 0.0
     resize_seconds: float = 0.0
@@ -43,7 +43,7 @@ class Physics:
     restore_seconds: float = 0.0
     memory: MemoryCosts = field(default_factory=MemoryCosts)
     """Costs of moving a job's memory, for jobs whose memory is known."""
-    noise: float = 0.0
+    measurement_noise: float = 0.0
     """Measurement noise, as a relative standard deviation."""
     checkpoint_every_seconds: float = FOREVER
     """Interval at which running jobs also save their state, in seconds. A crash loses the work since the last save."""
@@ -55,13 +55,13 @@ class Physics:
     def __post_init__(self) -> None:
         for name in (
             "whole_steps_seconds",
-            "ends_every_seconds",
+            "completion_poll_seconds",
             "launch_seconds",
             "resize_seconds",
             "checkpoint_seconds",
             "restore_seconds",
             "node_repair_seconds",
-            "noise",
+            "measurement_noise",
         ):
             given = np.asarray(getattr(self, name))
             if not np.all((given >= 0) & (given < FOREVER)):
@@ -90,8 +90,8 @@ class Physics:
             return alone / 2
         return known[0] * (alone / self.rates.rate(spec.profile, accelerator, len(gpus))[0])
 
-    def utilisation(self, spec: JobSpec, accelerator: str, gpus: int) -> float:
-        """Return the GPU utilisation of a job with exclusive GPUs, derived from how two jobs of its profile slow each other down.
+    def utilization(self, spec: JobSpec, accelerator: str, gpus: int) -> float:
+        """Return the GPU utilization of a job with exclusive GPUs, derived from how two jobs of its profile slow each other down.
         NaN if that pair was not measured."""
         both = self.rates.colocated_rates(spec.profile, spec.profile, accelerator, gpus)
         alone = self.rates.rate(spec.profile, accelerator, gpus)[0]
@@ -130,7 +130,7 @@ class Physics:
             rate *= float(speeds[width - 1])
         return rate
 
-    def fastest_together(self, spec: JobSpec, cluster: Cluster, alone: Mapping[int, float]) -> dict[tuple[int, str], float]:
+    def fastest_colocated(self, spec: JobSpec, cluster: Cluster, alone: Mapping[int, float]) -> dict[tuple[int, str], float]:
         """Return the upper limit of a job's colocated rate, by pool and profile of the partner, for known pairs. `alone` has the
         upper limits by pool at the requested size, the only size at which jobs are colocated."""
         found = {}

@@ -94,7 +94,7 @@ class Record:
     """Work lost to crashes, as the GPU-seconds that a job with exclusive GPUs needs for it."""
     pool_gpu_seconds: Floats
     """GPU-seconds taken in each pool. A GPU that two jobs share is counted once."""
-    packing: bool = False
+    colocation: bool = False
     """Whether jobs were allowed to share GPUs."""
     ended: int = 0
     decisions: int = 0
@@ -106,7 +106,7 @@ class Record:
     """Outages of nodes, as (node, start, end)."""
 
     @classmethod
-    def empty(cls, arrivals: Sequence[Arrival], cluster: Cluster, packing: bool = False) -> Self:
+    def empty(cls, arrivals: Sequence[Arrival], cluster: Cluster, colocation: bool = False) -> Self:
         count = len(arrivals)
         record = cls(
             submitted_s=np.array([arrival.submitted_s for arrival in arrivals], dtype=np.float64),
@@ -123,7 +123,7 @@ class Record:
             resizes=np.zeros(count, dtype=np.int64),
             lost_gpu_seconds=np.zeros(count),
             pool_gpu_seconds=np.zeros(len(cluster.pools)),
-            packing=packing,
+            colocation=colocation,
         )
         record._cluster = cluster
         record._last_gpus = {}

@@ -38,7 +38,7 @@ class SimulatedAttempt:
     """Time since `held_s` during which another job held the same GPUs, in seconds."""
     parked_before: bool = False
     """Whether the attempt was parked before. Its pages on the host are then in use already, so parking it again is cheap."""
-    stretch: int = 0
+    version: int = 0
     """Incremented whenever the job's rate or end changes, which invalidates end events already queued."""
 
     leaves_s: float = FOREVER

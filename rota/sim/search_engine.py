@@ -41,10 +41,10 @@ class SearchEngine(Engine):
         field = self._field_of.get(job)
         if field is None or job in field.shown or not run.rate > 0 or field.steps > min(run.limit, run.total):
             return
-        stretch = run.stretch
+        stretch = run.version
 
         def there(events: list[External]) -> None:
-            if run.stretch == stretch:  # otherwise the attempt was stopped earlier, or its rate changed
+            if run.version == stretch:  # otherwise the attempt was stopped earlier, or its rate changed
                 self._shows(job, field, events)
 
         at_s = self.now_s + max(field.steps - run.from_step, 0.0) / run.rate

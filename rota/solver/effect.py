@@ -12,7 +12,7 @@ class Effect:
 
     def __init__(self, view: View, share: Floats) -> None:
         self.view, self.share = view, share
-        self._row = view.options.by_account[view.jobs.kind]
+        self._row = view.options.by_share_column[view.jobs.kind]
 
     @lazy
     def rate(self) -> Floats:

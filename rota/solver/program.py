@@ -45,7 +45,7 @@ class Program:
 
     With `by_job=True` every job is a claimant. Otherwise jobs of one kind (and one weight, unless `by_weight=False`; and one
     number of `apart`, given per job) are one claimant and get equal shares, which is exact if the objective reads nothing else
-    about them. With `aware=False` all options of a size are equally fast. With `packing=True` options that share GPUs are
+    about them. With `type_aware=False` all options of a size are equally fast. With `packing=True` options that share GPUs are
     included.
     """
 
@@ -56,26 +56,26 @@ class Program:
         by_job: bool = False,
         by_weight: bool = True,
         apart: Ints | None = None,
-        aware: bool = True,
-        packing: bool = False,
+        type_aware: bool = True,
+        colocation: bool = False,
     ) -> None:
-        self.view, self.aware = view, aware
-        self.packs = packing
+        self.view, self.type_aware = view, type_aware
+        self.packs = colocation
         self.who = Claimants(view, by_job, by_weight, apart)
         options = view.options
-        self._speed = options.rate if aware else _type_agnostic_rates(options)
-        self._columns(packing and options.has_colocated)
+        self._speed = options.rate if type_aware else _type_agnostic_rates(options)
+        self._columns(colocation and options.has_colocated)
         self._limits: list[Limit] = []
         self._goals: list[tuple[float, Linear | Extreme]] = []
 
     # The shares ------------------------------------------------------------------------------------------------------
 
-    def _columns(self, packing: bool) -> None:
+    def _columns(self, colocation: bool) -> None:
         """Make one column per claimant and usable option. If two claimants can only share with each other, both sides of the
         option are one column. Otherwise the sides are separate columns, and balance rows keep their numbers equal."""
         who, options = self.who, self.view.options
         rows = options.of_kind[who.kind]
-        use = (rows >= 0) & who.runnable[rows] & ((options.partner_kind[rows] < 0) | packing)
+        use = (rows >= 0) & who.runnable[rows] & ((options.partner_kind[rows] < 0) | colocation)
         if options.elastic:
             use &= np.isin(rows, efficient(options)) | options.default_size[rows]
         claimant, account = use.nonzero()
@@ -83,7 +83,7 @@ class Program:
         scale = np.ones(len(option))
         column = np.arange(len(option))
         self._loose: list[tuple[Ints, Ints]] = []
-        if packing:
+        if colocation:
             claimant, option, scale, column = self._pair_up(claimant, option)
         self.claimant, self.option, self._scale, self._column = claimant, option, scale, column
         self.columns = int(column.max()) + 1 if len(column) else 0
@@ -370,7 +370,7 @@ class Solution:
         program, share = self.program, self.by_side
         if program.view.options.elastic:
             share = steadied(program.view.options, program.claimant, program.option, share)
-        common: dict[str, Any] = {"blind": not program.aware, "prices": self.prices, **answer}
+        common: dict[str, Any] = {"type_agnostic": not program.type_aware, "prices": self.prices, **answer}
         if program.who.by_kind:
             return Shares(option=program.option, share=share, **common)
         sides = np.bincount(program.claimant, minlength=program.who.count)

@@ -8,7 +8,7 @@ import numpy as np
 from rota.model.options import Options
 from rota.model.units import Floats, Ints
 
-BatchRule = Literal["best", "largest", "asked"]
+BatchRule = Literal["best", "largest", "requested"]
 """Which of the batch sizes that a job accepts to use: the fastest (best); the largest that does not exceed the requested examples
 per GPU, or else the smallest (largest; ONES); or the requested one if the job runs with that (asked)."""
 
@@ -36,7 +36,7 @@ class SizeTable:
             batch[options.kind[requested]] = options.batch_size[requested]
             width[options.kind[requested]] = options.gpus[requested]
             kind, size = options.kind[rows], options.batch_size[rows]
-            if rule == "asked":
+            if rule == "requested":
                 fits = size == batch[kind]
                 has = np.zeros((len(options.by_kind), pools), dtype=bool)
                 has[kind[fits], options.pool[rows[fits]]] = True

@@ -24,16 +24,16 @@ class Defragment(Tactic):
 
     turn: ClassVar[int] = 30
     rest_seconds: float = 600.0
-    most_gangs: int = 4
+    max_gangs: int = 4
     """Maximum number of gangs considered in one plan."""
 
     def clear(self, mover: Mover) -> None:
         """Free nodes for gangs that wait for a place, or if jobs do not wait for places, for gangs that would start scattered."""
-        if mover.settings.wait_for_place:
-            for position, option in _waiting_gangs(mover, self.most_gangs):
+        if mover.settings.wait_for_locality:
+            for position, option in _waiting_gangs(mover, self.max_gangs):
                 _start(mover, position, option)
         else:
-            for change in [each for each in mover.changes.values() if _scattered(mover, each)][: self.most_gangs]:
+            for change in [each for each in mover.changes.values() if _scattered(mover, each)][: self.max_gangs]:
                 _bring_together(mover, change)
 
     def move(self, mover: Mover) -> None:
@@ -59,7 +59,7 @@ def _waiting_gangs(mover: Mover, most: int) -> Iterator[tuple[int, int]]:
     waits = mover.waits[position]
     if (candidates.blocking or candidates.reserve) and waits.any():
         waits &= position == position[waits][0]
-    free = np.bincount(mover.state.machines.cluster.gpu_pool[mover.room], minlength=len(mover.places.grants.left))
+    free = np.bincount(mover.state.nodes.cluster.gpu_pool[mover.room], minlength=len(mover.places.grants.left))
     gang = waits & (options.milligpus[way] > MILLI) & (options.partner_kind[way] < 0)
     gang &= options.gpus[way] <= free[options.pool[way]]
     seen: set[tuple[int, int]] = set()
@@ -81,7 +81,7 @@ def _start(mover: Mover, position: int, option: int) -> None:
     nodes = state.fewest_nodes(pool, gpus)
     found = free_nodes(mover.room_by_node(pool), _movable(mover, pool), gpus, nodes)
     if found is None:
-        mover.look_again(mover.seated.pool == pool)
+        mover.look_again(mover.staying.pool == pool)
         return
     layout = _lay_out(mover, found, gpus)
     wait = min(_seconds_to_wait(mover, pool, gpus, nodes), mover.keeps_seconds(row))
@@ -100,7 +100,7 @@ def _scattered(mover: Mover, change: PlacementChange) -> bool:
     state = mover.state
     if change.gpus is None or len(change.gpus) == 1 or change.partner >= 0 or change.job in state.jobs.attempts:
         return False
-    return state.stretch(change.job, change.gpus) > 1.0
+    return state.locality_slowdown(change.job, change.gpus) > 1.0
 
 
 def _bring_together(mover: Mover, change: PlacementChange) -> None:
@@ -127,8 +127,8 @@ def _bring_together(mover: Mover, change: PlacementChange) -> None:
 
 def _movable(mover: Mover, pool: int) -> list[Movable]:
     """Return the jobs on one node of a pool that may be moved now."""
-    seated = mover.seated
-    may = (seated.ready_s <= mover.state.now_s) & (seated.first == seated.last) & (seated.pool == pool)
+    seated = mover.staying
+    may = (seated.movable_from_s <= mover.state.now_s) & (seated.first == seated.last) & (seated.pool == pool)
     price = mover.state.jobs.table.move_seconds[seated.row[may]]
     columns = (seated.job[may], seated.first[may], seated.gpus[may], price)
     return [Movable(*each) for each in zip(*(column.tolist() for column in columns), strict=True)]
@@ -145,7 +145,7 @@ def _lay_out(mover: Mover, found: DefragmentPlan, gpus: int) -> _Layout:
 
 def _seconds_to_wait(mover: Mover, pool: int, gpus: int, nodes: int) -> float:
     """Return the seconds until a gang finds a place if no job moves: until enough nodes have room for its processes there."""
-    seated, cluster = mover.seated, mover.state.machines.cluster
+    seated, cluster = mover.staying, mover.state.nodes.cluster
     alone = (seated.first == seated.last) & (seated.pool == pool)
     node, size, left = seated.first[alone], seated.gpus[alone], seated.seconds_left[alone]
     order = np.lexsort((left, node))
@@ -177,7 +177,7 @@ def _pays(mover: Mover, layout: _Layout, gained: float, gpu_seconds: float) -> b
 
 def _accept(mover: Mover, job: int, option: int, layout: _Layout) -> None:
     for other, gpus in layout.others:
-        mover.book(other.job, mover.state.jobs.table.option.item(mover.state.jobs.row[other.job]), gpus)
-    mover.book(job, option, layout.gang, moves=False)
+        mover.assign(other.job, mover.state.jobs.table.option.item(mover.state.jobs.row[other.job]), gpus)
+    mover.assign(job, option, layout.gang, moves=False)
     for _, gpus in layout.others:
         mover.room[gpus] = False  # a job may have moved to GPUs that the gang would have had, which `book` has just freed

@@ -11,9 +11,9 @@ from typing import NamedTuple
 
 from rota.model.units import Ints
 
-MOST_NODES = 64
+MAX_NODES = 64
 """Number of nodes considered for each node that a gang takes: those that need the fewest moves."""
-MOST_TRIES = 5000
+MAX_TRIES = 5000
 """Maximum number of steps of a search. The best solution until then counts."""
 
 
@@ -40,7 +40,7 @@ class DefragmentPlan(NamedTuple):
         return sum(job.seconds * job.gpus for job, _ in self.moves)
 
 
-class _Way(NamedTuple):
+class _Eviction(NamedTuple):
     """A set of jobs that leave a node."""
 
     jobs: tuple[Movable, ...]
@@ -76,7 +76,7 @@ class _Search:
         fewest = {
             node: _fewest(jobs.get(node, ()), least - self._free[node]) for node, room in could.items() if room >= max(least, 1)
         }
-        near = sorted(fewest, key=lambda node: (fewest[node], -self._free[node], node))[: MOST_NODES * nodes]
+        near = sorted(fewest, key=lambda node: (fewest[node], -self._free[node], node))[: MAX_NODES * nodes]
         self._places = [
             (node, fewest[node], list(_ways(jobs.get(node, ()), self._free[node], least, nodes > 1))) for node in near
         ]
@@ -84,7 +84,7 @@ class _Search:
         """Lowest price of any way from each position of this list on."""
         self._look(0, (), ())
 
-    def _look(self, first: int, nodes: tuple[int, ...], ways: tuple[_Way, ...]) -> None:
+    def _look(self, first: int, nodes: tuple[int, ...], ways: tuple[_Eviction, ...]) -> None:
         missing = self._nodes - len(nodes)
         if not missing:
             self._judge(nodes, ways)
@@ -93,14 +93,14 @@ class _Search:
         for number in range(first, len(self._places) - missing + 1):
             node, fewest, choices = self._places[number]
             at_least = (moves + missing * fewest, price + missing * self._cheapest[number])
-            if self._tries >= MOST_TRIES or at_least >= self._key:
+            if self._tries >= MAX_TRIES or at_least >= self._key:
                 return
             self._tries += 1
             for way in choices:
                 if moves + len(way.jobs) <= self._key[0]:
                     self._look(number + 1, (*nodes, node), (*ways, way))
 
-    def _judge(self, nodes: tuple[int, ...], ways: tuple[_Way, ...]) -> None:
+    def _judge(self, nodes: tuple[int, ...], ways: tuple[_Eviction, ...]) -> None:
         """Keep a set of nodes if it has enough GPUs, is better than the best so far, and every job that leaves has a place to
         go."""
         key = (sum(len(way.jobs) for way in ways), sum(way.price for way in ways))
@@ -141,7 +141,7 @@ def _fewest(jobs: Sequence[Movable], gpus: int) -> int:
     return count
 
 
-def _ways(jobs: Sequence[Movable], free: int, least: int, more: bool) -> Iterator[_Way]:
+def _ways(jobs: Sequence[Movable], free: int, least: int, more: bool) -> Iterator[_Eviction]:
     """Yield the sets of jobs that may leave a node so that it gives at least `least` GPUs, the smallest sets first. Of jobs of
     one size the cheapest leave. Unless `more` GPUs than that would help, no job leaves without need."""
     sizes: dict[int, list[Movable]] = {}
@@ -153,7 +153,7 @@ def _ways(jobs: Sequence[Movable], free: int, least: int, more: bool) -> Iterato
         freed = sum(job.gpus for job in leave)
         spare = free + freed - least
         if spare >= 0 and (more or not leave or spare < min(job.gpus for job in leave)):
-            found.append(_Way(leave, freed, sum(job.seconds * job.gpus for job in leave)))
+            found.append(_Eviction(leave, freed, sum(job.seconds * job.gpus for job in leave)))
     yield from sorted(found, key=lambda way: (len(way.jobs), way.price))
 
 
@@ -166,7 +166,7 @@ def fit(sizes: Sequence[int], bins: Counter[int]) -> list[int] | None:
         if number == len(sizes):
             return []
         key = (number, tuple(sorted((room, count) for room, count in bins.items() if count)))
-        if key in failed or sum(room * count for room, count in key[1]) < sum(sizes[number:]) or len(failed) > MOST_TRIES:
+        if key in failed or sum(room * count for room, count in key[1]) < sum(sizes[number:]) or len(failed) > MAX_TRIES:
             return None
         size = sizes[number]
         for room in [room for room, _ in key[1] if room >= size]:

@@ -33,14 +33,14 @@ class Grow(Tactic):
     turn: ClassVar[int] = 20
     idle_seconds: float = 300.0
     """Minimum time since a job's last change before it grows, in seconds."""
-    least_gain: float = 1.05
+    min_speedup: float = 1.05
     """Minimum factor by which a job must become faster."""
 
     def choose(self, sizes: Sequence[Growable], left: int) -> dict[int, int]:
         """Return position -> option of the jobs that grow into this many idle GPUs of one pool."""
         chosen: dict[int, int] = {}
         for size in sorted(sizes, key=lambda each: -(each.gain - 1.0) / each.more):
-            if size.ready and size.gain >= self.least_gain and size.more <= left and size.position not in chosen:
+            if size.ready and size.gain >= self.min_speedup and size.more <= left and size.position not in chosen:
                 chosen[size.position] = size.option
                 left -= size.more
         return chosen
@@ -52,7 +52,7 @@ class Grow(Tactic):
         shares = grants.partner is not None and bool((grants.partner >= 0).any())
         if not options.elastic or draft.waiting().any() or shares or grants.split:
             return
-        usable, planned = state.usable()[0], state.machines.planned
+        usable, planned = state.usable()[0], state.nodes.planned
         idle = usable & planned.free
         if (table.granted_option[grants.position] < 0).any():
             idle[:] = False  # jobs that start now choose first
@@ -68,8 +68,8 @@ class Grow(Tactic):
                 continue
             has = table.granted_option.item(at)
             pool, count = options.pool.item(asked), options.gpus.item(asked)
-            here = idle & (state.machines.cluster.gpu_node == state.machines.cluster.gpu_node[attempt.gpus[0]])
-            room = int(here.sum()) if len(attempt.parts) == 1 else 0
+            here = idle & (state.nodes.cluster.gpu_node == state.nodes.cluster.gpu_node[attempt.gpus[0]])
+            room = int(here.sum()) if len(attempt.live_nodes) == 1 else 0
             busy = job in state.jobs.in_flight  # it starts or resizes
             idle_s = jobs.phase_s.item(row) + self.idle_seconds
             for option in options.by_kind[table.kind.item(at)].tolist():
@@ -78,7 +78,7 @@ class Grow(Tactic):
                     continue
                 gain = options.rate.item(option) / options.rate.item(asked)
                 fits = options.gpus.item(option) - len(attempt.gpus) <= room
-                if option != has and fits and gain >= self.least_gain and (busy or state.now_s < idle_s):
+                if option != has and fits and gain >= self.min_speedup and (busy or state.now_s < idle_s):
                     draft.look_again(state.now_s + self.idle_seconds if busy else idle_s)
                 ready = option == has or (fits and state.now_s >= idle_s and not busy)
                 by_pool.setdefault(pool, []).append(Growable(at, option, more, gain, ready))

@@ -20,7 +20,7 @@ class Migrate(Tactic):
 
     turn: ClassVar[int] = 40
     rest_seconds: float = 600.0
-    most_moves: int = 8
+    max_moves: int = 8
     """Maximum number of jobs that move in one plan."""
 
     def move(self, mover: Mover) -> None:
@@ -38,8 +38,8 @@ def _move_closer(mover: Mover, tactic: Migrate) -> None:
     """Bring the GPUs of the jobs together that gain most by it. Free GPUs are left to gangs that wait for a place."""
     if not mover.room.any():
         return
-    state, seated, cluster = mover.state, mover.seated, mover.state.machines.cluster
-    spread = (seated.first != seated.last) & (seated.ready_s < FOREVER)
+    state, seated, cluster = mover.state, mover.staying, mover.state.nodes.cluster
+    spread = (seated.first != seated.last) & (seated.movable_from_s < FOREVER)
     if not spread.any():
         return
     options, kinds = mover.table.options, list(mover.places.fragmented)
@@ -48,12 +48,12 @@ def _move_closer(mover: Mover, tactic: Migrate) -> None:
     found = []
     for at in spread.nonzero()[0].tolist():
         job, gpus, pool = seated.job.item(at), seated.gpus.item(at), seated.pool.item(at)
-        now = state.stretch(job, state.jobs.desired[job])
+        now = state.locality_slowdown(job, state.jobs.desired[job])
         if now > 1.0:
             found.append((now * gpus, at, job, gpus, pool))
     later = np.zeros(len(spread), dtype=bool)
     for _, at, job, gpus, pool in sorted(found, key=lambda each: (-each[0], each[1])):
-        if len(mover.moved) >= tactic.most_moves:
+        if len(mover.moved) >= tactic.max_moves:
             break
         mine = state.jobs.desired[job]
         room = mover.room.copy()
@@ -66,10 +66,10 @@ def _move_closer(mover: Mover, tactic: Migrate) -> None:
         faster = state.slowdown(job, mine) / state.slowdown(job, there)
         if tactic.gain_seconds(seconds, state.jobs.table.move_seconds.item(row), faster) <= 0:
             continue
-        if seated.ready_s.item(at) > state.now_s:
+        if seated.movable_from_s.item(at) > state.now_s:
             later[at] = True
             continue
-        mover.book(job, state.jobs.table.option.item(row), there)
+        mover.assign(job, state.jobs.table.option.item(row), there)
     mover.look_again(later)
 
 
@@ -78,7 +78,7 @@ def _together(mover: Mover, room: Bools, pool: int, gpus: int) -> Ints:
     nodes."""
     free = mover.room_by_node(pool, room)
     fits = (free >= gpus).nonzero()[0]
-    parts = [(int(fits[np.argmin(free[fits])]), gpus)] if len(fits) else closest(mover.state.machines.cluster.domains, free, gpus)
+    parts = [(int(fits[np.argmin(free[fits])]), gpus)] if len(fits) else closest(mover.state.nodes.cluster.domains, free, gpus)
     return np.sort(np.concatenate([mover.take(room, node, count) for node, count in parts]))
 
 
@@ -87,12 +87,12 @@ def _move_to_faster(mover: Mover, tactic: Migrate) -> None:
     options, table = mover.table.options, mover.table
     if options.elastic or len(table) == 0 or not _type_is_open(mover):
         return
-    left = np.bincount(mover.state.machines.cluster.gpu_pool[mover.room], minlength=len(mover.places.grants.left))
+    left = np.bincount(mover.state.nodes.cluster.gpu_pool[mover.room], minlength=len(mover.places.grants.left))
     wanted = options.by_kind[table.kind[mover.waits]]
     left[options.pool[wanted[wanted >= 0]]] = 0  # pools that a waiting job could use are left to it
     if not left.any():
         return
-    state, seated = mover.state, mover.seated
+    state, seated = mover.state, mover.staying
     rows = options.by_kind[state.jobs.table.kind[seated.row]]
     held = state.jobs.table.option[seated.row]
     faster = np.where(rows >= 0, options.rate[rows] / options.rate[held][:, None], 0.0)
@@ -103,7 +103,7 @@ def _move_to_faster(mover: Mover, tactic: Migrate) -> None:
     later = np.zeros(len(gain), dtype=bool)
     worth = (gain > 1.0).nonzero()[0]
     for at in worth[np.argsort(-gain[worth] * seated.gpus[worth], kind="stable")].tolist():
-        if len(mover.moved) >= tactic.most_moves:
+        if len(mover.moved) >= tactic.max_moves:
             break
         if _moves_to(mover, tactic, at, rows.item(at, int(best[at])), gain.item(at)):
             later[at] = True
@@ -117,31 +117,31 @@ def _type_is_open(mover: Mover) -> bool:
         return allocation.may_move
     if not isinstance(allocation, Ranking) or allocation.option is not None:
         return False
-    return allocation.blind or not (allocation.preempt or mover.settings.drawing.upgrades)
+    return allocation.type_agnostic or not (allocation.preempt or mover.settings.selection.upgrades)
 
 
 def _moves_to(mover: Mover, tactic: Migrate, at: int, option: int, faster: float) -> bool:
     """Move a job to GPUs of this option, if that pays. Return True if it would pay, but the job may not be moved yet."""
-    state, seated, options = mover.state, mover.seated, mover.table.options
+    state, seated, options = mover.state, mover.staying, mover.table.options
     job, row = seated.job.item(at), seated.row.item(at)
     pool, gpus = options.pool.item(option), options.gpus.item(option)
     price = state.jobs.table.move_seconds.item(row)
-    cluster = state.machines.cluster
+    cluster = state.nodes.cluster
     room = mover.room & (cluster.gpu_pool == pool)
     if int(room.sum()) < gpus:
         return False
     view = mover.draft.placement_view(room)
     request = request_for(state, job, pool, gpus, price)
     (there,) = mover.placer.place(view, [request])
-    if mover.settings.wait_for_place and len(state.machines.nodes_of(there)) > state.fewest_nodes(pool, gpus):
+    if mover.settings.wait_for_locality and len(state.nodes.nodes_of(there)) > state.fewest_nodes(pool, gpus):
         return False
     faster *= state.slowdown(job, state.jobs.desired[job]) / state.slowdown(job, there)
     seconds = min(mover.keeps_seconds(row), seated.seconds_left.item(at))
     if tactic.gain_seconds(seconds, price, faster) <= 0 or not state.memory.fits(job, there):
         return False
-    if seated.ready_s.item(at) > state.now_s:
+    if seated.movable_from_s.item(at) > state.now_s:
         return True
-    mover.book(job, option, there)
+    mover.assign(job, option, there)
     at_table = int(mover.table.rows.searchsorted(row))
     if at_table < len(mover.table) and mover.table.rows.item(at_table) == row:
         mover.places.grants.option[at_table] = option

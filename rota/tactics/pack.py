@@ -34,7 +34,7 @@ class Pack(Colocating):
         """Move the later job of each good pair behind all other candidates, so it gets other GPUs only after them. A pair is good
         if it pays or is on trial."""
         state, table, candidates = draft.state, draft.table, draft.candidates
-        if not state.machines.planned.parts:
+        if not state.nodes.planned.gpu_fractions:
             return
         order = np.full(len(table), len(candidates.position), dtype=np.int64)
         order[candidates.position[::-1]] = np.arange(len(candidates.position))[::-1]
@@ -92,20 +92,18 @@ def _new_pairs(draft: Draft, pack: Pack, waits: Bools) -> None:
     runners = _runners(state, allocation, table, grants)
     if not runners:
         return
-    cluster, jobs = state.machines.cluster, state.jobs.table
-    trials = [each for each in state.knowledge.trials.values() if state.now_s < each.given_up_s]
-    busy = {
-        state.machines.nodes_of(state.jobs.desired[job])[0] for each in trials for job in each.jobs if job in state.jobs.desired
-    }
+    cluster, jobs = state.nodes.cluster, state.jobs.table
+    trials = [each for each in state.beliefs.trials.values() if state.now_s < each.given_up_s]
+    busy = {state.nodes.nodes_of(state.jobs.desired[job])[0] for each in trials for job in each.jobs if job in state.jobs.desired}
 
     def gain(runner: str, joiner: str, pool: int, gpus: int) -> float | None:
-        seen = state.knowledge.pair_seen(runner, joiner, cluster.pools[pool], gpus)
+        seen = state.beliefs.pair_stats(runner, joiner, cluster.pools[pool], gpus)
         return None if seen is None else seen.gain
 
     joiners = _joiners(state, allocation, table, waits, {(each.pool, each.gpus) for each in runners})
-    surprise = state.knowledge.usual_surprise
-    wishes = pair_up(runners, joiners, gain, least_gain=pack.least_gain, busy=busy, surprise=surprise)
-    number = state.knowledge.tried
+    surprise = state.beliefs.mean_gain_error
+    wishes = pair_up(runners, joiners, gain, min_gain=pack.min_gain, busy=busy, surprise=surprise)
+    number = state.beliefs.trials_begun
     for runner, joiner, option, hoped in wishes:
         pair = (jobs.id.item(table.rows[runner]), jobs.id.item(table.rows[joiner]))
         if hoped is not None:
@@ -122,7 +120,7 @@ def _new_pairs(draft: Draft, pack: Pack, waits: Bools) -> None:
 
 def _runners(state: State, allocation: Allocation, table: CandidateTable, grants: Grants) -> list[Packable]:
     """Jobs that continue exclusively where they are, and jobs that begin now on GPUs that are known."""
-    jobs, machines = state.jobs.table, state.machines
+    jobs, machines = state.jobs.table, state.nodes
     alone = (grants.option >= 0) & (_partner(grants) < 0) & (jobs.partner[table.rows] == NO_JOB)
     continues = alone & (grants.option == table.granted_option) & table.running
     begins = alone & (table.granted_option < 0)
@@ -138,12 +136,12 @@ def _runners(state: State, allocation: Allocation, table: CandidateTable, grants
             continue
         gib, own_gib = _gib(state, job), 0.0
         attempt = state.jobs.attempts.get(job)
-        if attempt is not None and attempt.reserved:
-            own_gib = state.knowledge.costs.memory.context_gib
+        if attempt is not None and attempt.host_memory_reserved:
+            own_gib = state.beliefs.costs.memory.context_gib
         room = float((machines.gpu_gib[gpus] - machines.context_gib[gpus]).min()) + own_gib - (gib if gib == gib else 0.0)
         found.append(
             _packable(state, at, job, option)._replace(
-                node=machines.nodes_of(gpus)[0], room_gib=room, seat=tuple(gpus.tolist()), measured=measured
+                node=machines.nodes_of(gpus)[0], room_gib=room, gpus_held=tuple(gpus.tolist()), measured=measured
             )
         )
     return found
@@ -182,14 +180,14 @@ def _joiners(
             pool = options.pool.item(option)
             if (pool, options.gpus.item(option)) not in wanted or _baseline(state, job, option) is None:
                 continue
-            if not seat or pool == state.machines.cluster.gpu_pool.item(seat[0]):
-                found.append(_packable(state, at, job, option)._replace(seat=seat))
+            if not seat or pool == state.nodes.cluster.gpu_pool.item(seat[0]):
+                found.append(_packable(state, at, job, option)._replace(gpus_held=seat))
     return found
 
 
 def _packable(state: State, position: int, job: int, option: int) -> Packable:
-    options = state.knowledge.options
-    use = state.jobs.table.utilisation.item(state.jobs.row[job])
+    options = state.beliefs.options
+    use = state.jobs.table.utilization.item(state.jobs.row[job])
     pool, gpus = options.pool.item(option), options.gpus.item(option)
     return Packable(position, state.name_of(job), option, pool, gpus, -1, use, _gib(state, job), 0.0)
 
@@ -208,7 +206,7 @@ def _baseline(state: State, job: int, option: int) -> float | None:
     row = state.jobs.row[job]
     if jobs.alone_option.item(row) == option:
         return jobs.alone_rate.item(row)
-    return state.knowledge.alone.get(option) if state.jobs.specs[job].profile else None
+    return state.beliefs.alone.get(option) if state.jobs.specs[job].profile else None
 
 
 def _gib(state: State, job: int) -> float:
@@ -228,10 +226,10 @@ def _partner(grants: Grants) -> Ints:
 
 
 def _worth(state: State, pack: Pack, joiner: int, runner: int, option: int) -> bool:
-    options = state.knowledge.options
-    seen = state.pair_seen(runner, joiner, options.pool.item(option), options.gpus.item(option))
-    return seen is not None and seen.gain > pack.least_gain
+    options = state.beliefs.options
+    seen = state.pair_stats(runner, joiner, options.pool.item(option), options.gpus.item(option))
+    return seen is not None and seen.gain > pack.min_gain
 
 
 def _on_trial(state: State, joiner: int, runner: int) -> bool:
-    return any({joiner, runner} == set(each.jobs) and state.now_s < each.given_up_s for each in state.knowledge.trials.values())
+    return any({joiner, runner} == set(each.jobs) and state.now_s < each.given_up_s for each in state.beliefs.trials.values())

@@ -14,7 +14,7 @@ import numpy as np
 
 from rota.beliefs.rates import Rates
 from rota.errors import OptionError
-from rota.files.csv_table import MOST_COUNT
+from rota.files.csv_table import MAX_COUNT
 from rota.model.accelerators import REFERENCE
 from rota.model.job import Arrival, JobSpec
 from rota.profiles.catalogue import Catalogue
@@ -26,10 +26,10 @@ from rota.traces.trace import Trace
 EXAMPLE = "gandiva:jobs=1000,seed=0,load=1.2"
 
 SETTINGS: Mapping[str, Setting] = {
-    "jobs": NumberSetting(1, MOST_COUNT),
+    "jobs": NumberSetting(1, MAX_COUNT),
     "seed": NumberSetting(0, 10**18),
     "load": NumberSetting(0.001, 1000, whole=False),
-    "gpus": NumberSetting(1, MOST_COUNT),
+    "gpus": NumberSetting(1, MAX_COUNT),
     "sweeps": NumberSetting(0, 1, whole=False),
     "longest_seconds": NumberSetting(1, 1e9, whole=False),
     "feedback_steps": NumberSetting(0, 10**9),
@@ -76,7 +76,7 @@ SIZES: Mapping[int, float] = {1: 0.70, 2: 0.10, 4: 0.13, 8: 0.07}
 """GPUs of a job outside sweeps, and how often it requests them."""
 SERVER = 4
 """GPUs of a server. A job with more GPUs spans servers, and its run time is the run time across servers."""
-MEDIAN_SECONDS, LOG_SPREAD, SHORTEST_SECONDS = 900.0, 2.0, 30.0
+MEDIAN_SECONDS, LOG_SPREAD, MIN_SECONDS = 900.0, 2.0, 30.0
 MEMBERS = (8, 32)
 """Smallest and largest number of jobs in a sweep."""
 STOPPED = 0.75
@@ -169,7 +169,7 @@ def _groups(
     left, number, sweep = jobs, 0, 0
     while left:
         user = f"user-{int(draw.integers(USERS)) + 1}"
-        seconds = float(np.clip(np.exp(np.log(MEDIAN_SECONDS) + LOG_SPREAD * draw.standard_normal()), SHORTEST_SECONDS, None))
+        seconds = float(np.clip(np.exp(np.log(MEDIAN_SECONDS) + LOG_SPREAD * draw.standard_normal()), MIN_SECONDS, None))
         seconds = min(seconds, longest_seconds)
         if draw.random() < often:
             sweep += 1

@@ -15,7 +15,7 @@ from dataclasses import dataclass
 
 from rota.beliefs.rates import Rates
 from rota.errors import OptionError, TraceError
-from rota.files.csv_table import MOST_COUNT
+from rota.files.csv_table import MAX_COUNT
 from rota.model.accelerators import REFERENCE
 from rota.model.job import Arrival, JobSpec
 from rota.profiles.catalogue import Catalogue
@@ -23,7 +23,7 @@ from rota.profiles.simulation_rates import read_rates
 from rota.traces.generator_settings import (
     NumberSetting,
     Setting,
-    Switch,
+    SwitchSetting,
     TextSetting,
     check_settings,
     format_settings,
@@ -34,16 +34,16 @@ from rota.traces.trace import Trace
 EXAMPLE = "gavel:jobs=500,load=0.5,multi=true,seed=0"
 
 SETTINGS: Mapping[str, Setting] = {
-    "jobs": NumberSetting(1, MOST_COUNT),
+    "jobs": NumberSetting(1, MAX_COUNT),
     "seed": NumberSetting(0, 10**18),
-    "seconds_between": NumberSetting(0, 1e9, whole=False),
+    "mean_gap_seconds": NumberSetting(0, 1e9, whole=False),
     "load": NumberSetting(0.001, 1000, whole=False),
-    "gpus": NumberSetting(1, MOST_COUNT),
-    "multi": Switch(),
-    "priorities": Switch(),
-    "slo": Switch(),
+    "gpus": NumberSetting(1, MAX_COUNT),
+    "multi": SwitchSetting(),
+    "priorities": SwitchSetting(),
+    "slo": SwitchSetting(),
     "duration": NumberSetting(1, 1e9, whole=False),
-    "tenants": NumberSetting(0, MOST_COUNT),
+    "tenants": NumberSetting(0, MAX_COUNT),
     "profile": TextSetting("the path of a table of rates"),
 }
 
@@ -120,7 +120,7 @@ def gavel_jobs(
     jobs: int = 500,
     seed: int = 0,
     *,
-    seconds_between: float | None = None,
+    mean_gap_seconds: float | None = None,
     load: float | None = None,
     gpus: int = GPUS,
     multi: bool = False,
@@ -133,7 +133,7 @@ def gavel_jobs(
 ) -> Trace:
     """Return a trace of jobs that Gavel would draw.
 
-    `seconds_between` is the mean time between arrivals; with 0 all jobs arrive at once. Instead of it, `load` is met exactly:
+    `mean_gap_seconds` is the mean time between arrivals; with 0 all jobs arrive at once. Instead of it, `load` is met exactly:
     GPU-seconds of all jobs on exclusive V100s, divided by the GPU-seconds of `gpus` GPUs between the first arrival and the last,
     as if each were a V100. A cluster with slower GPUs is full at a load below 1. The draws stay the same; only the mean depends
     on the load.
@@ -145,7 +145,7 @@ def gavel_jobs(
     given = {
         "jobs": jobs,
         "seed": seed,
-        **({"seconds_between": seconds_between} if seconds_between is not None else {}),
+        **({"mean_gap_seconds": mean_gap_seconds} if mean_gap_seconds is not None else {}),
         **({"load": load} if load is not None else {}),
         "gpus": gpus,
         "multi": multi,
@@ -156,17 +156,17 @@ def gavel_jobs(
         **({"profile": profile} if profile else {}),
     }
     check_settings("gavel", given, SETTINGS, EXAMPLE)
-    if seconds_between is not None and load is not None:
+    if mean_gap_seconds is not None and load is not None:
         raise TraceError(
             "cannot be combined with `load`. Give one of the two.",
             where="gavel",
-            field="seconds_between",
-            value=seconds_between,
+            field="mean_gap_seconds",
+            value=mean_gap_seconds,
             hint=f"like {EXAMPLE}",
         )
     known = rates or (read_rates(profile) if profile else Rates(model=Catalogue()))
     drawn = draw(jobs, seed, multi=multi, priorities=priorities, slo=slo, duration=duration)
-    mean = seconds_between if seconds_between is not None else _mean_gap(drawn, gaps(jobs, seed), load or LOAD, gpus)
+    mean = mean_gap_seconds if mean_gap_seconds is not None else _mean_gap(drawn, gaps(jobs, seed), load or LOAD, gpus)
     arrivals, at_s = [], 0.0
     for number, (job, gap) in enumerate(zip(drawn, [0.0, *gaps(jobs, seed)], strict=True)):
         at_s += gap * mean

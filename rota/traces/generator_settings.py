@@ -46,7 +46,7 @@ class NumberSetting:
 
 
 @dataclass(frozen=True, slots=True)
-class Switch:
+class SwitchSetting:
     """On or off."""
 
     def read(self, text: str) -> bool | None:

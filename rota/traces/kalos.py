@@ -8,7 +8,7 @@ parameter servers (`ps`) and `profiled_network`. The file has completed jobs onl
 jobs, are left out.
 """
 
-from rota.files.csv_table import MOST_COUNT, CsvRow
+from rota.files.csv_table import MAX_COUNT, CsvRow
 from rota.model.job import Arrival, JobSpec
 from rota.traces.format import Format
 from rota.traces.parts import NO_GPU, filled
@@ -21,8 +21,8 @@ def arrival(row: CsvRow) -> Arrival | SkippedRow:
     gpus = row.whole("gpu_workers", least=0) * row.whole("gpu_per_worker", least=0)
     if not gpus:
         return SkippedRow(row.line, NO_GPU)
-    if gpus > MOST_COUNT:
-        raise row.wrong("gpu_workers", f"makes {gpus:,} GPUs, more than {MOST_COUNT:,}.", hint="check gpu_per_worker, too")
+    if gpus > MAX_COUNT:
+        raise row.wrong("gpu_workers", f"makes {gpus:,} GPUs, more than {MAX_COUNT:,}.", hint="check gpu_per_worker, too")
     spec = JobSpec(
         name=f"kalos-{filled(row, 'job_id')}",
         gpus=gpus,

@@ -11,7 +11,7 @@ from typing import Any
 
 import numpy as np
 
-from rota.files.csv_table import MOST_COUNT
+from rota.files.csv_table import MAX_COUNT
 from rota.model.job import Arrival, JobSpec
 from rota.profiles.ones_models import MODELS, OnesModel
 from rota.traces.generator_settings import NumberSetting, Setting, check_settings, format_settings, read_settings
@@ -21,16 +21,16 @@ from rota.traces.trace import Trace
 EXAMPLE = "ones:jobs=400,seed=0"
 
 SETTINGS: Mapping[str, Setting] = {
-    "jobs": NumberSetting(1, MOST_COUNT),
+    "jobs": NumberSetting(1, MAX_COUNT),
     "seed": NumberSetting(0, 10**18),
     "gap_seconds": NumberSetting(0.001, 1e6, whole=False),
     "spread": NumberSetting(0, 3, whole=False),
-    "largest": NumberSetting(1, MOST_COUNT),
+    "largest": NumberSetting(1, MAX_COUNT),
 }
 
 COUNTS = (1, 2, 4, 8, 16, 32, 64)
-"""GPU counts that jobs accept, up to MOST_TIMES times the requested count."""
-MOST_TIMES = 4
+"""GPU counts that jobs accept, up to MAX_TIMES times the requested count."""
+MAX_TIMES = 4
 TWICE = "bert-mrpc"
 """This model has twice as many jobs as other models with as much data."""
 
@@ -57,7 +57,7 @@ def job_of(name: str, model: OnesModel, examples: int, longer: float, largest: i
     """Return the fields of the spec of a job of this model, with this number of examples in its data."""
     gpus = min(model.gpus, largest)
     batch_size = gpus * model.local_batch
-    counts = [count for count in COUNTS if count <= min(MOST_TIMES * gpus, largest)]
+    counts = [count for count in COUNTS if count <= min(MAX_TIMES * gpus, largest)]
     epoch_steps = examples / batch_size
     return {
         "gpus": gpus,

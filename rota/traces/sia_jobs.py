@@ -11,7 +11,7 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from rota.files.csv_table import MOST_COUNT
+from rota.files.csv_table import MAX_COUNT
 from rota.model.accelerators import REFERENCE
 from rota.model.job import Arrival, JobSpec
 from rota.profiles.catalogue import Catalogue
@@ -22,10 +22,10 @@ from rota.traces.trace import Trace
 EXAMPLE = "sia:jobs=160,seed=0"
 
 SETTINGS: Mapping[str, Setting] = {
-    "jobs": NumberSetting(1, MOST_COUNT),
+    "jobs": NumberSetting(1, MAX_COUNT),
     "seed": NumberSetting(0, 10**18),
     "hours": NumberSetting(0, 1e6, whole=False),
-    "largest": NumberSetting(1, MOST_COUNT),
+    "largest": NumberSetting(1, MAX_COUNT),
 }
 
 
@@ -56,7 +56,7 @@ MODELS: Sequence[SiaModel] = (
 )
 AT_ONCE, EVENLY = (17.0, 25.0), (60.0, 900.0)
 """Shortest and longest run time of short jobs, in seconds: of jobs that end at once, and of the others."""
-LONGEST_SECONDS = 300_000.0
+MAX_SECONDS = 300_000.0
 
 
 def sia_jobs(jobs: int = 160, seed: int = 0, *, hours: float = 5.0, largest: int = 48) -> Trace:
@@ -86,5 +86,5 @@ def named_sia(text: str) -> Trace:
 
 def _seconds(model: SiaModel, draw: np.random.Generator) -> float:
     if model.spread:
-        return float(min(model.typical_seconds * np.exp(model.spread * draw.standard_normal()), LONGEST_SECONDS))
+        return float(min(model.typical_seconds * np.exp(model.spread * draw.standard_normal()), MAX_SECONDS))
     return float(draw.uniform(*AT_ONCE) if draw.random() < 0.2 else draw.uniform(*EVENLY))

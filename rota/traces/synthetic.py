@@ -13,7 +13,7 @@ from pathlib import Path
 import numpy as np
 
 from rota.errors import TraceError
-from rota.files.csv_table import MOST_COUNT, closest, shown
+from rota.files.csv_table import MAX_COUNT, closest, shown
 from rota.files.inputs import input_exists, input_is_folder
 from rota.model.job import Arrival, JobSpec
 from rota.traces import gandiva_jobs, gavel_jobs, ones_jobs, sia_jobs, tiresias_jobs
@@ -39,14 +39,14 @@ _NAME = re.compile(r"[A-Za-z][\w-]*(:.*)?", re.DOTALL)
 
 
 _SETTINGS: Mapping[str, Setting] = {
-    "jobs": NumberSetting(1, MOST_COUNT),
+    "jobs": NumberSetting(1, MAX_COUNT),
     "seed": NumberSetting(0, 10**18),
     "load": NumberSetting(0.001, 1000, whole=False),
-    "gpus": NumberSetting(1, MOST_COUNT),
-    "largest": NumberSetting(1, MOST_COUNT),
+    "gpus": NumberSetting(1, MAX_COUNT),
+    "largest": NumberSetting(1, MAX_COUNT),
     "median_seconds": NumberSetting(1, 1e9, whole=False),
     "longest_seconds": NumberSetting(1, 1e9, whole=False),
-    "tenants": NumberSetting(0, MOST_COUNT),
+    "tenants": NumberSetting(0, MAX_COUNT),
     "rhythm": NumberSetting(0, 1, whole=False),
     "models": NumberSetting(0, len(MODELS)),
 }

@@ -10,7 +10,7 @@ from collections.abc import Mapping
 
 import numpy as np
 
-from rota.files.csv_table import MOST_COUNT
+from rota.files.csv_table import MAX_COUNT
 from rota.model.accelerators import REFERENCE
 from rota.model.job import Arrival, JobSpec
 from rota.profiles.catalogue import Catalogue
@@ -21,9 +21,9 @@ from rota.traces.trace import Trace
 EXAMPLE = "tiresias:jobs=480,seed=0"
 
 SETTINGS: Mapping[str, Setting] = {
-    "jobs": NumberSetting(1, MOST_COUNT),
+    "jobs": NumberSetting(1, MAX_COUNT),
     "seed": NumberSetting(0, 10**18),
-    "seconds_between": NumberSetting(0, 1e9, whole=False),
+    "mean_gap_seconds": NumberSetting(0, 1e9, whole=False),
     "spread_penalty": NumberSetting(1, 1000, whole=False),
 }
 
@@ -57,14 +57,14 @@ are chosen such that half of the jobs run for at most four minutes, one in twent
 GPU-seconds."""
 
 
-def tiresias_jobs(jobs: int = 480, seed: int = 0, *, seconds_between: float = 30.0, spread_penalty: float = 1.0) -> Trace:
-    """Return a trace of such jobs. `seconds_between` is the mean time between arrivals; with 0 all arrive at once.
+def tiresias_jobs(jobs: int = 480, seed: int = 0, *, mean_gap_seconds: float = 30.0, spread_penalty: float = 1.0) -> Trace:
+    """Return a trace of such jobs. `mean_gap_seconds` is the mean time between arrivals; with 0 all arrive at once.
 
     Steps are run time times the rate on V100s in one node, so with the preset `ideal` a job runs for the drawn time on any type.
     If skewed models pay a `spread_penalty` for spanning nodes in the simulation, give it here too: wide jobs cannot avoid it, and
     the drawn time is the time on as few nodes as possible.
     """
-    given = {"jobs": jobs, "seed": seed, "seconds_between": seconds_between, "spread_penalty": spread_penalty}
+    given = {"jobs": jobs, "seed": seed, "mean_gap_seconds": mean_gap_seconds, "spread_penalty": spread_penalty}
     check_settings("tiresias", given, SETTINGS, EXAMPLE)
     draw = np.random.Generator(np.random.Philox(key=seed))
     sizes = np.array(list(SIZES))[draw.permutation(dealt(list(SIZES.values()), jobs))]
@@ -75,7 +75,7 @@ def tiresias_jobs(jobs: int = 480, seed: int = 0, *, seconds_between: float = 30
         long[members[: round(part * len(members))]] = True
     models = draw.integers(len(MODELS), size=jobs)
     height = draw.random(jobs)
-    gaps = draw.standard_exponential(jobs) * seconds_between
+    gaps = draw.standard_exponential(jobs) * mean_gap_seconds
     at_s = np.cumsum(gaps) - gaps[0]
     catalogue = Catalogue()
     arrivals = []

@@ -6,7 +6,7 @@ from dataclasses import fields
 from pathlib import Path
 
 from rota.errors import TraceError
-from rota.files.csv_table import LONGEST_CELL, CsvRow
+from rota.files.csv_table import MAX_CELL_CHARS, CsvRow
 from rota.files.text import defused
 from rota.model.job import Arrival
 from rota.traces.rota_format import ROTA, arrival, cells
@@ -50,7 +50,7 @@ def write_trace(trace: Trace, path: Path | str) -> None:
 def _check(given: Arrival, row: CsvRow) -> None:
     """Raise TraceError if a job would read back as a different one."""
     for column, cell in row.cells.items():
-        if len(cell) > LONGEST_CELL or any(sign in cell for sign in "\n\r\0") or not _encodable(cell):
+        if len(cell) > MAX_CELL_CHARS or any(sign in cell for sign in "\n\r\0") or not _encodable(cell):
             raise row.wrong(column, f"the {ROTA.name} format cannot hold this text.", hint="use one short line of plain text")
     read = arrival(row._replace(cells={column: cell.strip() for column, cell in row.cells.items()}))
     for field in fields(given.spec):

@@ -34,7 +34,7 @@ from typing import NamedTuple
 from rota.train.rank_store import RankStore, pauses
 
 ANNOUNCEMENT = "announcement.json"
-LEAST_AHEAD, MOST_AHEAD = 2, 1000
+MIN_AHEAD, MAX_AHEAD = 2, 1000
 """How far ahead limits reach, in steps."""
 FULL_DISK_SECONDS = 0.05
 TROUBLE_SECONDS = 120.0
@@ -68,7 +68,7 @@ class Announcement(NamedTuple):
     """Number of the last checkpoint that was begun. All ranks count from here."""
 
 
-class Alone:
+class SingleRank:
     """Agreement of a job with one process."""
 
     next_step: float = math.inf
@@ -82,13 +82,13 @@ class Alone:
         return LEAVE if stop else SAVE if save else GO_ON
 
 
-class FirstRank:
+class RankZero:
     """Rank 0, which announces limits. Limits reach `ahead_seconds` of the board ahead, which delays a stop by that much."""
 
     def __init__(self, board: RankStore) -> None:
         self._board = board
         self._announced = Announcement(-1)
-        self._ahead = LEAST_AHEAD
+        self._ahead = MIN_AHEAD
         self._measured = (0, 0.0)
         """Step and time of the last measurement of the pace."""
         self.next_step: float = 0
@@ -124,7 +124,7 @@ class FirstRank:
         (before, before_s), now_s = self._measured, time.monotonic()
         if step > before and now_s > before_s:
             pace = (step - before) / (now_s - before_s)
-            self._ahead = int(min(max(self._board.ahead_seconds * pace, LEAST_AHEAD), MOST_AHEAD))
+            self._ahead = int(min(max(self._board.ahead_seconds * pace, MIN_AHEAD), MAX_AHEAD))
             self._measured = (step, now_s)
 
     def _announce(self, note: Announcement, step: int) -> None:

@@ -80,7 +80,7 @@ class ObjectStore:
         return f"{self._base}/{key}"
 
 
-class FolderObjects(ObjectStore):
+class FolderObjectStore(ObjectStore):
     """Objects of a `file://` URL. Unlike a store, a file system does not replace files atomically or flush them to disk by
     itself."""
 
@@ -120,7 +120,7 @@ def open_object_store(url: str) -> ObjectStore:
     except Exception as error:
         hint = "a folder, or a URL that fsspec knows: s3://BUCKET/FOLDER, gs://BUCKET/FOLDER, file:///FOLDER"
         raise OptionError(f"can't be opened: {error}.", field="checkpoint.dir", value=url, hint=hint) from error
-    return (FolderObjects if isinstance(files, LocalFileSystem) else ObjectStore)(url, files, base)
+    return (FolderObjectStore if isinstance(files, LocalFileSystem) else ObjectStore)(url, files, base)
 
 
 @contextlib.contextmanager

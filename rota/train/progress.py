@@ -21,7 +21,7 @@ from rota.errors import OptionError
 from rota.train.rank_environment import read_rank_environment
 
 SURE_SECONDS = 1.0
-LONGEST_PROBLEM = 1000
+MAX_PROBLEM_CHARS = 1000
 REPORT_EVERY_SECONDS = 0.5
 """Shortest interval between reports, in seconds; the first and the last are sent at once."""
 
@@ -59,7 +59,7 @@ class ProgressReporter:
         report |= {} if saved is None else {"steps_saved": saved}
         report |= {"metrics": numbers(metrics)} if metrics else {}
         report |= {} if saves is None else {"saves": saves}
-        report |= {} if saving_problem is None else {"saving_problem": saving_problem[:LONGEST_PROBLEM]}
+        report |= {} if saving_problem is None else {"saving_problem": saving_problem[:MAX_PROBLEM_CHARS]}
         self.next_s = time.monotonic() + REPORT_EVERY_SECONDS
         sure = sure and (self.folder / REPORT_SOCKET).exists()
         text, deadline = json.dumps(report).encode(), time.monotonic() + SURE_SECONDS

@@ -18,7 +18,7 @@ from rota.train.object_store import ObjectStore, open_object_store
 from rota.train.rank_environment import JobEnvironment
 
 AHEAD_SECONDS = 1.0
-MOST_AHEAD_SECONDS = 10.0
+MAX_AHEAD_SECONDS = 10.0
 PUTS_AHEAD = 100
 """With a store, how far ahead limits reach, in multiples of the time to put one. Putting two per interval takes 2% of the
 time."""
@@ -75,7 +75,7 @@ class FolderRankStore:
             path.unlink(missing_ok=True)
 
 
-class ObjectBoard:
+class ObjectRankStore:
     """Notes as objects below one name. Stores answer in tens of milliseconds and charge for every read, so ranks read less
     often."""
 
@@ -88,7 +88,7 @@ class ObjectBoard:
     @property
     def ahead_seconds(self) -> float:
         """Return a multiple of the fastest of the last puts, so that a delayed one does not count."""
-        return min(max(AHEAD_SECONDS, PUTS_AHEAD * min(self._put_seconds, default=0.0)), MOST_AHEAD_SECONDS)
+        return min(max(AHEAD_SECONDS, PUTS_AHEAD * min(self._put_seconds, default=0.0)), MAX_AHEAD_SECONDS)
 
     def put(self, name: str, data: bytes) -> None:
         begun = time.monotonic()
@@ -113,20 +113,20 @@ class SaveNotes(NamedTuple):
     """Name of a note on the board; `{}` stands for its own name."""
 
     def put(self, name: str, data: bytes) -> None:
-        put_surely(self.board, self.pattern.format(name), data, NOTE_SECONDS)
+        put_with_retry(self.board, self.pattern.format(name), data, NOTE_SECONDS)
 
     def get(self, name: str) -> bytes | None:
         return self.board.get(self.pattern.format(name))
 
 
-def shared_board(where: JobEnvironment) -> RankStore:
+def shared_rank_store(where: JobEnvironment) -> RankStore:
     """Return the board of this attempt's ranks. torchrun may restart the ranks within an attempt, and each restart has its
     own."""
     name = f"ranks.i{where.attempt}.{os.environ.get('TORCHELASTIC_RESTART_COUNT', '0')}"
     place = where.run_folder if where.nodes == 1 else where.checkpoint_folder
     if place is None:
         raise OptionError("is not set, so ranks have no place to share.", field="ROTA_CHECKPOINT_DIR", hint="set it")
-    return FolderRankStore(place / name) if isinstance(place, Path) else ObjectBoard(open_object_store(place), name)
+    return FolderRankStore(place / name) if isinstance(place, Path) else ObjectRankStore(open_object_store(place), name)
 
 
 def pauses(board: RankStore) -> Iterator[float]:
@@ -137,7 +137,7 @@ def pauses(board: RankStore) -> Iterator[float]:
         pause = min(2 * pause, most)
 
 
-def put_surely(board: RankStore, name: str, data: bytes, seconds: float) -> None:
+def put_with_retry(board: RankStore, name: str, data: bytes, seconds: float) -> None:
     """Put a note that other ranks wait for. Retry for this long, in seconds."""
     deadline = time.monotonic() + seconds
     for pause in pauses(board):

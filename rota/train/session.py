@@ -27,15 +27,15 @@ from types import FrameType, TracebackType
 from typing import Any, Protocol, Self, TypeVar, runtime_checkable
 
 from rota.errors import CheckpointError, OptionError
-from rota.train.agreement import Action, Alone, Announcement, FirstRank, OtherRank
+from rota.train.agreement import Action, Announcement, OtherRank, RankZero, SingleRank
 from rota.train.checkpoint import KEEP_CHECKPOINTS, Checkpoints, checkpoints_at
 from rota.train.manifest import CompleteCheckpoint
 from rota.train.progress import ProgressReporter, is_number
 from rota.train.rank_environment import JobEnvironment, check_rank, place_for, read_rank_environment
-from rota.train.rank_store import RankStore, shared_board
+from rota.train.rank_store import RankStore, shared_rank_store
 from rota.train.size import SizeFile
 
-SAVED_AND_LEFT = 75
+EXIT_YIELDED = 75
 """Exit code of a job that has saved its state and can be resumed (EX_TEMPFAIL)."""
 SAVE_EVERY_SECONDS = 600.0
 
@@ -53,7 +53,7 @@ class YieldExit(SystemExit):
     """Raised between two steps when the state is saved and the process should exit. It ends the script with exit code 75."""
 
     def __init__(self, step: int) -> None:
-        super().__init__(SAVED_AND_LEFT)
+        super().__init__(EXIT_YIELDED)
         self.step = step
 
 
@@ -142,11 +142,11 @@ class Session:
         self._before: Any = None
         if self._handles_sigterm or (save is not None and folder is not None):
             check_rank(where)
-        board = shared_board(where) if self._handles_sigterm and where.world_size > 1 else None
+        board = shared_rank_store(where) if self._handles_sigterm and where.world_size > 1 else None
         self._checkpoints = self._make_checkpoints(folder, keep, board)
-        self._agreement: Alone | FirstRank | OtherRank = Alone()
+        self._agreement: SingleRank | RankZero | OtherRank = SingleRank()
         if board is not None:
-            self._agreement = FirstRank(board) if where.rank == 0 else OtherRank(board)
+            self._agreement = RankZero(board) if where.rank == 0 else OtherRank(board)
 
     def _make_checkpoints(self, folder: str | os.PathLike[str] | None, keep: int, board: RankStore | None) -> Checkpoints | None:
         where = self.environment
@@ -288,7 +288,7 @@ class Session:
             return  # this pass is finished
         self._calls += 1
         self._total = total or self._fixed_total or self._count_total(batches)
-        if self._stop_requested and isinstance(self._agreement, Alone):
+        if self._stop_requested and isinstance(self._agreement, SingleRank):
             self._do(self._agreement.at(self.step, stop=True, save=False))
         drawn: Iterator[Batch] | None = self._draw(batches)
         try:

@@ -16,29 +16,29 @@ class TrialRow:
     partner_name: str
     joined: bool
     """Whether this job joined its partner; false if the partner joined this job."""
-    kinds: list[str]
+    pair: list[str]
     """Two names under which the pair's result is remembered: profiles, or #ID for a job without a profile."""
     accelerator: str
     gpus: int
     began_at: str
-    judged_from: str
+    not_judged_before: str
     """Time before which the pair is not judged."""
     ended_at: str | None = None
-    before: float
+    exclusive_rate: float
     """Rate of this job with the GPUs to itself, in steps per second."""
-    after: float | None = None
+    colocated_rate: float | None = None
     """Rate of this job when colocated, in steps per second; None until measured."""
-    partner_before: float
-    partner_after: float | None = None
+    partner_exclusive_rate: float
+    partner_colocated_rate: float | None = None
     gain: float | None = None
     """Relative gain of the pair over taking turns, such as 0.5 for half as much again; None until measured."""
     verdict: str
     """Verdict: open, kept, undone, or broken off if the trial ended before it was measured."""
-    times_seen: int = 0
+    pair_trials: int = 0
     """Number of judged trials of such a pair on such GPUs."""
     mean_gain: float | None = None
     """Mean gain over these trials; None if there were none."""
-    gain_spread: float | None = None
+    gain_stddev: float | None = None
     """Standard deviation of the gain over these trials; None if unknown."""
 
 
@@ -55,9 +55,9 @@ class JobRow:
     gpus: float
     accelerator: str | None
     """Accelerator type of the job's GPUs; None if it has no GPUs."""
-    where: str | None
+    placement: str | None
     """Placement of the job, such as `n1:0-3`; None if it has no GPUs."""
-    accepts: list[str] = field(default_factory=list)
+    accepted_accelerators: list[str] = field(default_factory=list)
     """Accepted accelerator types; empty if the job accepts any."""
     weight: float = 1.0
     tenant: str | None = None
@@ -65,7 +65,7 @@ class JobRow:
     steps_done: float | None = None
     steps_total: float | None = None
     steps_per_second: float | None = None
-    utilisation: float | None = None
+    utilization: float | None = None
     """GPU utilization when last measured with the GPUs to itself, from 0 to 1; None if unknown."""
     peak_gib: float | None = None
     """Peak memory on one GPU, in GiB; None if unknown."""
@@ -204,8 +204,8 @@ class StatusRow:
     decisions: int
     now: str
     daemon_pid: int
-    worker_pid: int | None
-    policy_problem: str | None = None
+    policy_worker_pid: int | None
+    policy_error: str | None = None
     """Fault of the policy's last answer; None if there is none."""
     slow_gpus: list[str] = field(default_factory=list)
     """Sentences about GPUs that other programs use and GPUs that are slower than others."""
@@ -237,7 +237,7 @@ class ReadyRow:
 class GpuRow:
     """One GPU. Readings are None where they are unknown, as for pretend GPUs."""
 
-    place: int
+    index: int
     """Number of the GPU on its node."""
     name: str
     """Name of the GPU; the UUID of a real GPU."""
@@ -253,7 +253,7 @@ class GpuRow:
     """Slowdown factor against other GPUs; None if slowdowns are not learned."""
     memory_gib: float | None = None
     used_gib: float | None = None
-    utilisation: float | None = None
+    utilization: float | None = None
     """Utilization of the GPU, from 0 to 1; None if unknown."""
     clock_mhz: int | None = None
     max_clock_mhz: int | None = None

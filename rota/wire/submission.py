@@ -11,7 +11,7 @@ from rota.wire.spec import Spec, decode_spec, encode_spec, latest_deadline
 
 URL_MARK = "://"
 """Part of a place for checkpoints that is the URL of a store, and not a folder."""
-LONGEST_COMMAND = 500
+MAX_COMMAND_CHARS = 500
 
 
 @dataclass(frozen=True)
@@ -39,7 +39,7 @@ class Submission:
     def command(self) -> str:
         """Command as tables show it, shortened if it is long."""
         text = self.spec.run if isinstance(self.spec.run, str) else " ".join(self.spec.run)
-        return text if len(text) <= LONGEST_COMMAND else text[:LONGEST_COMMAND] + "…"
+        return text if len(text) <= MAX_COMMAND_CHARS else text[:MAX_COMMAND_CHARS] + "…"
 
     @property
     def variables(self) -> dict[str, str]:

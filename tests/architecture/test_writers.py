@@ -213,17 +213,17 @@ def test_a_write_to_the_life_of_a_job_is_noticed(line: str, name: str) -> None:
 @pytest.mark.parametrize(
     "line",
     [
-        "state.question.fresh = False",
+        "state.cycle.fresh = False",
         "state.jobs.table.option[3] = 1",
-        "state.question.plans += 1",
+        "state.cycle.plans += 1",
         "state.now_s, other = 1.0, 2",
         "del state.jobs.desired[3]",
         "state.jobs.unsettled.add(3)",
-        "state.question.invalidate()",
+        "state.cycle.invalidate()",
         "self.state.set_desired(3, 0, -1, None)",
         "self._state.machines.host_gib[0] -= 1.0",
         "table = state.jobs.table; table.rate[0] = 2.0",
-        "jobs, known = state.jobs, state.knowledge; known.rates = None",
+        "jobs, known = state.jobs, state.beliefs; known.rates = None",
         "jobs = state.jobs; held = jobs.held; held.clear()",
     ],
 )
@@ -236,8 +236,8 @@ def test_a_write_is_noticed(line: str) -> None:
     "line",
     [
         "self.state = restore(plain)",
-        "left = state.machines.planned.copy(); left.release(3, gpus)",
-        "free = state.machines.observed.free & mask; free[3] = True",
+        "left = state.nodes.planned.copy(); left.release(3, gpus)",
+        "free = state.nodes.observed.free & mask; free[3] = True",
         "mask, counts = state.usable()",
         "rows = {job: state.jobs.row[job] for job in jobs}; rows.pop(3)",
     ],

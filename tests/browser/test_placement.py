@@ -88,7 +88,7 @@ def test_gpus_out_of_service_are_crossed_out_and_named(opened: Opener, tmp_path:
         variability=tmp_path / "scores.csv",
         cordon_slower_than=2.0,
         spread_penalty="1.2/1.3",
-        wait_for_place=True,
+        wait_for_locality=True,
     )
     assert found.cordoned == (5,)
     page = opened(found.page())

@@ -123,7 +123,7 @@ class Standstill:
                 (supervisor,) = self._ours("rota.agent.supervisor", found.folder)
                 os.kill(supervisor, signal.SIGSTOP)
                 status = read_status(found.folder)
-                if found.lives and status is not None and status.asked is None:
+                if found.lives and status is not None and status.stop_reason is None:
                     return next(attempt for attempt in self.attempts() if attempt.folder == found.folder)
                 os.kill(supervisor, signal.SIGCONT)
 

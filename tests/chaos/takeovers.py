@@ -20,7 +20,7 @@ from collections.abc import Iterator
 from pathlib import Path
 
 from rota.errors import RotaError
-from rota.live.election import SILENT_SECONDS, TELL_SECONDS, Election, Leader
+from rota.live.election import HEARTBEAT_SECONDS, LEADER_TIMEOUT_SECONDS, Election, Leader
 from rota.live.journal_place import PostgresLocation, find_journal
 from tests.live.harness import check_record, until
 from tests.live.test_standby import Led, Standby
@@ -86,7 +86,7 @@ def hit(fault: str, server: PostgresServer, place: PostgresLocation, pair: Pair,
         pair.signal(pair.other(now.pid), signal.SIGKILL)
     elif fault == "leader stopped":
         pair.signal(now.pid, signal.SIGSTOP)
-        time.sleep(SILENT_SECONDS + TELL_SECONDS + draw.uniform(0.0, 4.0))
+        time.sleep(LEADER_TIMEOUT_SECONDS + HEARTBEAT_SECONDS + draw.uniform(0.0, 4.0))
         pair.signal(now.pid, signal.SIGCONT)
     elif fault == "session ended":
         server.query(

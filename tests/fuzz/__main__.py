@@ -14,18 +14,18 @@ from typing import Any
 
 from tests.fuzz.checks import Wrong, check_setup
 
-LONGEST_SECONDS = 120
+MAX_SECONDS = 120
 """No set-up takes longer than this, unless it never ends."""
 
 
 def _late(signum: int, frame: Any) -> None:
-    raise TimeoutError(f"still running after {LONGEST_SECONDS} s")
+    raise TimeoutError(f"still running after {MAX_SECONDS} s")
 
 
 def one(number: int) -> tuple[int, dict[str, int], str]:
     """A set-up in a worker process: what it covered, and what is wrong with it."""
     signal.signal(signal.SIGALRM, _late)
-    signal.alarm(LONGEST_SECONDS)
+    signal.alarm(MAX_SECONDS)
     warnings.simplefilter("error")
     try:
         with tempfile.TemporaryDirectory() as folder:

@@ -42,8 +42,8 @@ class Watched(Scheduler):
 
     def _check_suspension(self, command: Suspend) -> None:
         """A job that saves nothing is told to save only if it has to leave."""
-        machines, mine = self.state.machines, self.state.jobs.attempts[command.job]
-        leaves = not machines.draining.isdisjoint(mine.parts) or not self.state.usable()[0][mine.gpus].all()
+        machines, mine = self.state.nodes, self.state.jobs.attempts[command.job]
+        leaves = not machines.draining.isdisjoint(mine.live_nodes) or not self.state.usable()[0][mine.gpus].all()
         assert self.state.jobs.specs[command.job].saves or leaves, f"job {command.job} saves nothing and was suspended"
 
 
@@ -67,7 +67,7 @@ def check_setup(number: int, folder: Path) -> dict[str, int]:
 
 def run(setup: Setup, watched: bool = True, **others: Any) -> tuple[PreparedStudy, Record]:
     ready = prepare(**{**setup.keywords, **others})
-    ready = replace(ready, setup=replace(ready.setup, settings=replace(ready.setup.settings, parked_stay=setup.parked_stay)))
+    ready = replace(ready, setup=replace(ready.setup, settings=replace(ready.setup.settings, resume_in_place=setup.parked_stay)))
     return ready, ready.engine(core=Watched if watched else Scheduler).run()
 
 
@@ -105,7 +105,7 @@ def check_placements(setup: Setup, ready: PreparedStudy, record: Record) -> bool
 
 def shares(ready: PreparedStudy) -> bool:
     """Two jobs may have the same GPUs."""
-    return ready.setup.settings.packing or ready.setup.settings.tactics.colocating is not None
+    return ready.setup.settings.colocation or ready.setup.settings.tactics.colocating is not None
 
 
 def costs(ready: PreparedStudy) -> bool:
@@ -122,7 +122,7 @@ def check_ends(ready: PreparedStudy, record: Record) -> None:
         alone = ready.physics.fastest(arrival.spec, ready.cluster)
         sizes = ready.physics.fastest_by_width(arrival.spec, ready.cluster)
         asked = {pool: rates[arrival.spec.width] for pool, rates in sizes.items() if arrival.spec.width in rates}
-        beside = ready.physics.fastest_together(arrival.spec, ready.cluster, asked).values() if shares(ready) else ()
+        beside = ready.physics.fastest_colocated(arrival.spec, ready.cluster, asked).values() if shares(ready) else ()
         least = arrival.spec.steps / max((*alone.values(), *beside))
         took = record.finished_s[job] - arrival.submitted_s
         assert took >= least * (1 - TOLERANCE) - TOLERANCE, f"job {job} took {took} s for the work of {least} s"
@@ -159,7 +159,14 @@ def check_work(ready: PreparedStudy, record: Record) -> None:
     assert np.isclose(record.pool_gpu_seconds.sum(), total - twice, atol=TOLERANCE), "GPU-seconds of the pools do not add up"
     several = any(arrival.spec.batch_sizes for arrival in ready.trace.arrivals)
     free = not costs(ready) and not physics.rates.batches and not several  # what was held does not tell the batch size
-    if not free or ready.changes or physics.fails or physics.whole_steps_seconds or physics.ends_every_seconds or holds.shared:
+    if (
+        not free
+        or ready.changes
+        or physics.fails
+        or physics.whole_steps_seconds
+        or physics.completion_poll_seconds
+        or holds.shared
+    ):
         return
     done = np.zeros(len(ready.trace.arrivals))
     for number, (start, end) in enumerate(itertools.pairwise(holds.first.tolist())):
@@ -196,7 +203,7 @@ def is_neutral(setup: Setup, ready: PreparedStudy) -> bool:
     return (
         equal
         and not ready.changes
-        and not (stays or costs(ready) or layout or learns or physics.fails or ready.setup.settings.wait_for_place)
+        and not (stays or costs(ready) or layout or learns or physics.fails or ready.setup.settings.wait_for_locality)
     )
 
 

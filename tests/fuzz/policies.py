@@ -30,4 +30,4 @@ class Hinted:
 class HintedUnits(Hinted):
     """The same where GPUs may be shared: the options are those of a job alone, but partners may still be on their way out."""
 
-    needs = Needs(packing=True)
+    needs = Needs(colocation=True)

@@ -40,32 +40,32 @@ EQUAL = ("2xT4", "4xV100", "2x(2xV100)", "3x(4xV100)", "2x(2x(2xP100))")
 """Where all GPUs are of one type."""
 
 POLICIES: dict[str, dict[str, tuple[str, ...]]] = {
-    "fifo": {"backfill": ("true",), "aware": ("false",)},
-    "fifo:packing=true": {"aware": ("false",)},
-    "sjf": {"aware": ("false",)},
+    "fifo": {"backfill": ("true",), "type_aware": ("false",)},
+    "fifo:colocation=true": {"type_aware": ("false",)},
+    "sjf": {"type_aware": ("false",)},
     "srtf": {"remaining": ("nominal",)},
     "srsf": {},
     "las": {"service": ("seconds",), "quantum_seconds": ("20", "100")},
     "tiresias": {"thresholds": ("30", "50/200", "10/20/30/40"), "promote": ("0.5", "2"), "service": ("seconds",)},
     "gittins": {"thresholds": ("30", "50/200"), "delta": ("60",), "promote": ("1",), "history": ("20/100/400",)},
     "max-min-fairness": {
-        "aware": ("false",),
-        "packing": ("true", "true"),
+        "type_aware": ("false",),
+        "colocation": ("true", "true"),
         "water_filling": ("true",),
         "face": ("vertex",),
     },
-    "finish-time-fairness": {"aware": ("false",), "packing": ("true",)},
-    "makespan": {"aware": ("false",), "packing": ("true",)},
-    "max-throughput": {"aware": ("false",), "packing": ("true",), "face": ("vertex",)},
-    "min-cost": {"slo": ("true",), "idle": ("true",), "aware": ("false",), "packing": ("true",)},
+    "finish-time-fairness": {"type_aware": ("false",), "colocation": ("true",)},
+    "makespan": {"type_aware": ("false",), "colocation": ("true",)},
+    "max-throughput": {"type_aware": ("false",), "colocation": ("true",), "face": ("vertex",)},
+    "min-cost": {"slo": ("true",), "idle": ("true",), "type_aware": ("false",), "colocation": ("true",)},
     "allox": {"alpha": ("0.5",)},
     "isolated": {},
-    "goodput": {"fairness": ("1",), "batch": ("largest", "asked"), "interval_seconds": ("200",)},
+    "goodput": {"fairness": ("1",), "batch": ("largest", "requested"), "interval_seconds": ("200",)},
     "optimus": {"batch": ("best", "largest"), "interval_seconds": ("30",)},
     "ones": {
         "population": ("4",),
         "generations": ("1",),
-        "batch": ("largest", "asked"),
+        "batch": ("largest", "requested"),
         "score": ("gpu-seconds",),
         "draws": ("true",),
         "first_gpus": ("1",),
@@ -151,13 +151,13 @@ def _with_tactics(dice: random.Random, keywords: dict[str, Any]) -> None:
         return
     if dice.random() < 0.4:
         keywords["policy"] = dice.choice(("gandiva", "gandiva:slice_seconds=10", "gandiva:slice_seconds=20,patience_slices=2"))
-        keywords.pop("wait_for_place", None)
-    packs = "packing=true" in str(keywords["policy"]) or bool(getattr(keywords["policy"], "packing", False))
-    if not keywords.get("wait_for_place") and not packs:
+        keywords.pop("wait_for_locality", None)
+    packs = "colocation=true" in str(keywords["policy"]) or bool(getattr(keywords["policy"], "colocation", False))
+    if not keywords.get("wait_for_locality") and not packs:
         keywords["tactics"] = "pack"
     if dice.random() < 0.5:
         keywords["park"] = dice.choice(("link", "driver"))
-        keywords["noise"] = dice.choice((0.0, 0.1))
+        keywords["measurement_noise"] = dice.choice((0.0, 0.1))
         arrivals = [
             Arrival(at_s, replace(spec, gpu_gib=dice.choice((0.0, 2.0, 6.0, 11.0)), least_gib=0.0, parked_gib=0.0))
             for at_s, spec in keywords["trace"].arrivals
@@ -196,11 +196,11 @@ def _make_elastic(dice: random.Random, keywords: dict[str, Any], plain: bool) ->
 def _extras(dice: random.Random, policy: Any, cluster: Cluster, scores: Path) -> dict[str, Any]:
     """Options that go with some set-ups only."""
     found: dict[str, Any] = {}
-    packs = "packing=true" in str(policy) or needs_of(policy).packing
+    packs = "colocation=true" in str(policy) or needs_of(policy).colocation
     if dice.random() < 0.25 and not packs:
-        found["wait_for_place"] = True
+        found["wait_for_locality"] = True
     if dice.random() < 0.2:
-        found["profiled"] = dice.choice((0.2, 0.5))
+        found["known_rates"] = dice.choice((0.2, 0.5))
     if dice.random() < 0.3:
         found |= _variability(dice, cluster, scores)
     return found
@@ -241,7 +241,7 @@ def _host_memory(dice: random.Random, plain: Cluster) -> Cluster:
 
 def _policy(dice: random.Random) -> Any:
     """Mostly built-in ones; some that only tests have."""
-    own = (Evenly, Crowded, Hinted, HintedUnits, lambda: Hierarchical(TENANTS), lambda: Hierarchical(TENANTS, packing=True))
+    own = (Evenly, Crowded, Hinted, HintedUnits, lambda: Hierarchical(TENANTS), lambda: Hierarchical(TENANTS, colocation=True))
     if dice.random() < 0.25:
         return dice.choice(own)()
     return _spelled(dice, POLICIES, dice.choice(tuple(POLICIES)))
@@ -314,7 +314,7 @@ def _variability(dice: random.Random, cluster: Cluster, path: Path) -> dict[str,
     path.write_text("\n".join(lines) + "\n")
     found: dict[str, Any] = {"variability": path}
     if dice.random() < 0.4:
-        found["variability_learned"] = True
+        found["learn_variability"] = True
     if dice.random() < 0.3:
         found["cordon_slower_than"] = 1.5
     return found

@@ -95,7 +95,7 @@ class Site:
         self._said = folder / "daemon.said"
 
     def up(self, **flags: str) -> None:
-        """`up(pretend="2xV100")` changes a flag, for later starts too; `up(wait_for_place="")` sets one without a value."""
+        """`up(pretend="2xV100")` changes a flag, for later starts too; `up(wait_for_locality="")` sets one without a value."""
         self.flags |= {f"--{name.replace('_', '-')}": value for name, value in flags.items()}
         words = [word for flag in self.flags.items() for word in flag if word]
         command = [*self.python, "-m", "rota", "up", "--home", str(self.home), *words]

@@ -24,7 +24,7 @@ PAUSE_SECONDS = 0.2
 
 def main() -> None:
     setbacks.FIRST_PAUSE_SECONDS = PAUSE_SECONDS
-    serve.LEASE_SLACK_SECONDS, serve.SILENT_SECONDS = SLACK_SECONDS, SILENT_SECONDS
+    serve.LEASE_SLACK_SECONDS, serve.NODE_TIMEOUT_SECONDS = SLACK_SECONDS, SILENT_SECONDS
     defaults = serve.ServeOptions.__init__.__kwdefaults__
     assert "lease_grace_seconds" in defaults
     defaults["lease_grace_seconds"] = GRACE_SECONDS

@@ -23,7 +23,7 @@ from tests.live.ray_cluster import RayCluster
 from tests.live.test_ray import PACKAGES, RaySite
 
 NODES = (("n1", 4, "V100"), ("n2", 4, "V100"), ("n3", 4, "K80"))
-LONGEST_SECONDS = 1500.0
+MAX_SECONDS = 1500.0
 
 SCRIPT = """
 import hashlib, sys, time
@@ -76,7 +76,7 @@ def run(jobs: int, seed: int, folder: Path) -> dict[str, object]:
             cluster.add(*node)
         with contextlib.closing(RaySite(folder, cluster, policy="max-min-fairness")) as place:
             place.flags |= {"--placer": "pal", "--variability": str(folder / "scores.csv"), "--round-seconds": "20"}
-            place.up(wait_for_place="")
+            place.up(wait_for_locality="")
             for number in range(jobs):
                 gpus, steps = draw.choice([1, 1, 1, 2, 2, 4]), draw.choice([240, 480, 720])
                 command = [sys.executable, str(script), str(steps), "0.05", str(number)]
@@ -84,7 +84,7 @@ def run(jobs: int, seed: int, folder: Path) -> dict[str, object]:
                 job = int(place.client().submit(run=command, steps=steps, name=f"train-{number}", **how).id)
                 wanted[job] = (steps, number)
                 time.sleep(1.0)
-            until(lambda: all(row.ended for row in place.rows().values()), "all are done", LONGEST_SECONDS)
+            until(lambda: all(row.ended for row in place.rows().values()), "all are done", MAX_SECONDS)
             rows = place.rows()
             place.down()
             for job, row in rows.items():

@@ -11,7 +11,7 @@ from pathlib import Path
 
 import pytest
 
-from rota.core.fold.setbacks import MOST
+from rota.core.fold.setbacks import MAX_SETBACKS
 from rota.model.commands import Launch, Suspend
 from rota.model.events import Decided, Event, Started, Suspended
 from tests.live import hurried
@@ -134,8 +134,8 @@ def test_exit_75_at_once_is_tried_five_times(hurried_site: Site) -> None:
         until(lambda: place.rows()[job].ended, "it is given up")
         row = place.rows()[job]
         assert row.phase == "failed" and "it left with exit code 75 after " in row.problem
-        assert f"without a request to stop, {MOST} times in a row" in row.last_change
-        assert Counter(each for each, _ in sent(place, Launch)) == {job: MOST}
+        assert f"without a request to stop, {MAX_SETBACKS} times in a row" in row.last_change
+        assert Counter(each for each, _ in sent(place, Launch)) == {job: MAX_SETBACKS}
     finally:
         place.close()
 
@@ -168,7 +168,7 @@ def test_a_save_that_raises_fails_the_job_in_the_end_and_says_what_was_raised(hu
         assert row.phase == "failed" and "save raised RuntimeError: there is no such tensor" in row.problem
         assert row.lost_steps > 0 and row.lost_seconds > 0
         ends = [each for each in journaled(place) if isinstance(each, Suspended) and each.job == job]
-        assert len(ends) == MOST and all("there is no such tensor" in each.setback for each in ends)
+        assert len(ends) == MAX_SETBACKS and all("there is no such tensor" in each.setback for each in ends)
         assert "its state could not be saved: save raised RuntimeError" in log(place, job)
         client.cancel(str(other))
         until(lambda: place.rows()[other].ended, "the other is cancelled")

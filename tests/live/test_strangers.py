@@ -56,7 +56,7 @@ def test_half_sent_requests_keep_no_one_from_asking(tmp_path: Path) -> None:
 def test_without_files_for_a_connection_one_line_says_so(tmp_path: Path) -> None:
     """Whoever uses them up. When there are files again, it answers again."""
     with site(tmp_path) as place:
-        until(lambda: place.client().status().worker_pid is not None, "all its processes are there")
+        until(lambda: place.client().status().policy_worker_pid is not None, "all its processes are there")
         assert place.process is not None
         pid = place.process.pid
         used = len(list(Path(f"/proc/{pid}/fd").iterdir()))

@@ -48,9 +48,9 @@ def believed(place: Site, job: int) -> list[str]:
     journal.close()
     state = scheduler.state
     kind = state.jobs.table.kind.item(state.jobs.row[job])
-    options = state.knowledge.options
+    options = state.beliefs.options
     mine = [row for row in options.rows() if row.kind == kind]
-    return [state.machines.cluster.pools[row.pool] for row in sorted(mine, key=lambda row: -row.rate)]
+    return [state.nodes.cluster.pools[row.pool] for row in sorted(mine, key=lambda row: -row.rate)]
 
 
 def test_a_profile_decides_where_jobs_run_is_kept_and_can_be_replaced(tmp_path: Path) -> None:

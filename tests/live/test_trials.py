@@ -74,15 +74,15 @@ def phases(place: Site, *jobs: int) -> list[str]:
 def test_a_pair_that_disturbs_each_other_is_undone_and_not_tried_again(tmp_path: Path) -> None:
     place = Site(tmp_path, pretend="1xV100", policy="fifo")
     try:
-        place.up(tactics="pack:settle_seconds=2,least_gain=0.1")
+        place.up(tactics="pack:settle_seconds=2,min_gain=0.1")
         first = submit(place, "first", penalty=0.2)
         second = submit(place, "second", penalty=0.2)
         until(lambda: [each.verdict for each in trials(place, second)] not in ([], ["open"]), "they were tried together")
         (trial,) = trials(place, second)
-        assert (trial.verdict, trial.partner, trial.joined, trial.kinds) == ("undone", first, True, ["net", "net"])
+        assert (trial.verdict, trial.partner, trial.joined, trial.pair) == ("undone", first, True, ["net", "net"])
         assert trial.gain is not None and trial.gain < 0.1
-        assert trial.after is not None and trial.after < trial.before
-        assert trial.partner_after is not None and trial.partner_after < trial.partner_before
+        assert trial.colocated_rate is not None and trial.colocated_rate < trial.exclusive_rate
+        assert trial.partner_colocated_rate is not None and trial.partner_colocated_rate < trial.partner_exclusive_rate
         assert [(each.number, each.joined) for each in trials(place, first)] == [(trial.number, False)]
         until(lambda: phases(place, first, second) == ["running", "checkpointed"], "the second one waits again")
         assert f" joined {first} first: " in shown(place, second) and ": undone at " in shown(place, second)
@@ -92,7 +92,7 @@ def test_a_pair_that_disturbs_each_other_is_undone_and_not_tried_again(tmp_path:
         before = len(last_state(place)[1])
         del place.flags["--tactics"]
         place.up()
-        until(lambda: "--tactics pack:settle_seconds=2,least_gain=0.1" in place.said(), "it says what it goes on with")
+        until(lambda: "--tactics pack:settle_seconds=2,min_gain=0.1" in place.said(), "it says what it goes on with")
         third = submit(place, "third", penalty=0.2)
         until(lambda: len(last_state(place)[1]) > before, "the first one is measured again after the restart")
         assert phases(place, first, second, third) == ["running", "checkpointed", "queued"]
@@ -100,8 +100,8 @@ def test_a_pair_that_disturbs_each_other_is_undone_and_not_tried_again(tmp_path:
         place.kill()
 
         scheduler, measured = last_state(place)
-        known = scheduler.state.knowledge
-        assert known.tried == 1 and known.verdicts == {"undone": 1} and not known.trials
+        known = scheduler.state.beliefs
+        assert known.trials_begun == 1 and known.verdicts == {"undone": 1} and not known.trials
         assert known.pairs["net", "net", "V100", 1].times == 1
         assert all((event.rate > 0).all() and (event.since_s < event.at_s).all() for _, event in measured)
     finally:
@@ -120,15 +120,15 @@ def test_a_pair_that_gains_is_kept_though_the_daemon_was_killed_while_it_was_on_
         until(lambda: trials(place, second)[0].verdict != "open", "the pair is judged after the restart")
         assert phases(place, first, second) == ["running", "running"]
         (trial,) = trials(place, first)
-        assert (trial.verdict, trial.joined, trial.times_seen) == ("kept", False, 1)
+        assert (trial.verdict, trial.joined, trial.pair_trials) == ("kept", False, 1)
         assert trial.gain is not None and trial.gain > 0.2 and trial.mean_gain == trial.gain
         assert place.client().set_policy("las").policy == "las"
         until(lambda: last_state(place)[0].settings.policy == "las", "another policy decides")
         place.kill()
 
         scheduler, _ = last_state(place)
-        pack, known = scheduler.settings.tactics.colocating, scheduler.state.knowledge
+        pack, known = scheduler.settings.tactics.colocating, scheduler.state.beliefs
         assert pack is not None and pack.settle_seconds == 8
-        assert known.sharing and known.tried == 1 and known.verdicts == {"kept": 1}
+        assert known.sharing and known.trials_begun == 1 and known.verdicts == {"kept": 1}
     finally:
         place.close()

@@ -10,7 +10,7 @@ import pytest
 from rota.beliefs.rates import Rates
 from rota.compose.registry import make_policy
 from rota.core.plan.candidate_table import CandidateTable
-from rota.core.plan.order import draw
+from rota.core.plan.order import order_candidates
 from rota.core.scheduler import Scheduler
 from rota.core.settings import Settings
 from rota.core.state.accounts import time_shares
@@ -68,7 +68,7 @@ class Case:
         }
         facts = {"dollars_per_hour": dict(zip(TYPES, prices, strict=True))} if prices else {}
         self.core = Scheduler(
-            Cluster.of(nodes, **facts), Packed(), Settings(packing=bool(pairs)), rates=Rates(table=table, pairs=shared_rates)
+            Cluster.of(nodes, **facts), Packed(), Settings(colocation=bool(pairs)), rates=Rates(table=table, pairs=shared_rates)
         )
         now = max(ages or [0.0])
         self.core.fold(
@@ -112,7 +112,7 @@ class Case:
         options = effect.view.options
         found = {}
         for job in range(len(effect.share)):
-            for account, row in enumerate(options.by_account[effect.view.jobs.kind[job]].tolist()):
+            for account, row in enumerate(options.by_share_column[effect.view.jobs.kind[job]].tolist()):
                 if row >= 0:
                     name = effect.view.cluster.pools[options.pool[row]]
                     found[job, name, int(options.partner_kind[row])] = float(effect.share[job, account])
@@ -133,8 +133,8 @@ def test_isolated_and_blind_max_min_agree(number: int) -> None:
     for (job, name, _), share in made.by_type(effect).items():
         assert share == pytest.approx(case["isolated"][str(job)][name.lower()], abs=1e-3)
     assert min(gpus * effect.share.sum(axis=1)) == pytest.approx(case["min_isolated"], abs=1e-4)
-    _, blind = made.ask("max-min-fairness:aware=false")
-    assert min(gpus * blind.share.sum(axis=1)) == pytest.approx(case["min_mmf"], abs=1e-4)
+    _, type_agnostic = made.ask("max-min-fairness:type_aware=false")
+    assert min(gpus * type_agnostic.share.sum(axis=1)) == pytest.approx(case["min_mmf"], abs=1e-4)
 
 
 @pytest.mark.parametrize(
@@ -159,14 +159,14 @@ def test_a_gang_wider_than_a_pool_has_no_share_of_it() -> None:
 
 
 def test_max_min_with_packing() -> None:
-    assert Case(T2, C111, pairs=PERFECT).objective("max-min-fairness:packing=true") == pytest.approx(1.5, abs=1e-4)
+    assert Case(T2, C111, pairs=PERFECT).objective("max-min-fairness:colocation=true") == pytest.approx(1.5, abs=1e-4)
     one = Case(T2, (1, 0, 0), pairs=PERFECT)
-    _, effect = one.ask("max-min-fairness:packing=true")
+    _, effect = one.ask("max-min-fairness:colocation=true")
     assert one.by_type(effect) == pytest.approx(
         {(0, "V100", -1): 0, (0, "V100", 1): 1, (1, "V100", -1): 0, (1, "V100", 0): 1}, abs=1e-3
     )
     bad = Case(T2, (1, 0, 0), pairs={(0, 1): ((1, 1), (1, 1), (1, 1))})
-    _, effect = bad.ask("max-min-fairness:packing=true")
+    _, effect = bad.ask("max-min-fairness:colocation=true")
     assert bad.by_type(effect) == pytest.approx(
         {(0, "V100", -1): 0.5, (0, "V100", 1): 0, (1, "V100", -1): 0.5, (1, "V100", 0): 0}, abs=1e-3
     )
@@ -176,7 +176,7 @@ def test_packing_that_never_pays_is_not_used() -> None:
     """The job-type case: beside each other both halve."""
     half = {(0, 1): tuple((a / 2, b / 2) for a, b in ((2, 10), (1, 5), (0.5, 2.5)))}
     case = Case(((2, 1, 0.5), (10, 5, 2.5)), C111, pairs=half)
-    _, effect = case.ask("max-min-fairness:packing=true")
+    _, effect = case.ask("max-min-fairness:colocation=true")
     expected = cases()["mmf_packed_job_type"]
     alone = {(0, "V100"): expected["0"]["v100"], (1, "P100"): expected["1"]["p100"]}
     for (job, name), share in alone.items():
@@ -194,7 +194,7 @@ def test_packing_that_never_pays_is_not_used() -> None:
 )
 def test_water_filling(rates: Any, counts: tuple[int, ...], pairs: Any, expected: list[float]) -> None:
     case = Case(rates, counts, pairs=pairs)
-    _, effect = case.ask(f"max-min-fairness:water_filling=true,packing={'true' if pairs else 'false'}")
+    _, effect = case.ask(f"max-min-fairness:water_filling=true,colocation={'true' if pairs else 'false'}")
     assert norm(effect) == pytest.approx(expected, abs=1e-4)
 
 
@@ -211,7 +211,7 @@ def test_hierarchical(inner: str, expected: list[float]) -> None:
     ("policy", "first", "second"),
     [
         ("finish-time-fairness", [0.64583, 0.64583], 0.40278),
-        ("finish-time-fairness:aware=false", [1.0, 1.0], 0.66667),
+        ("finish-time-fairness:type_aware=false", [1.0, 1.0], 0.66667),
     ],
 )
 def test_finish_time_fairness_remembers(policy: str, first: list[float], second: float) -> None:
@@ -226,7 +226,7 @@ def rho(policy: str, effect: Effect) -> list[float]:
     """As the policy sees it: a blind one takes all types for as fast as the best."""
     view = effect.view
     rate, private = effect.rate, effect.private_rate
-    if "aware=false" in policy:
+    if "type_aware=false" in policy:
         best = view.options.rate[view.options.best][view.jobs.kind]
         rate = best * effect.share.sum(axis=1)
         private = best * np.minimum(view.capacity.sum() / len(view.jobs), 1.0)
@@ -248,7 +248,7 @@ def test_finish_time_fairness_with_ages() -> None:
 def test_finish_time_fairness_with_packing() -> None:
     """The largest rho that Gavel's allocation has is the optimum's too."""
     case = Case(T2, C111, steps=[300, 500], pairs=PERFECT)
-    _, effect = case.ask("finish-time-fairness:packing=true")
+    _, effect = case.ask("finish-time-fairness:colocation=true")
     alloc = cases()["ftf_packed"]["first"]
     theirs = []
     for job in (0, 1):
@@ -295,10 +295,10 @@ def test_cost_with_a_deadline(deadline: float, steps: int) -> None:
 
 def test_cost_with_packing() -> None:
     case = Case(T2, C111, prices=PRICES, steps=[100, 1000], deadlines={0: 1000.0}, pairs=PERFECT)
-    assert case.objective("min-cost:slo=true,packing=true") == pytest.approx(1.895161, abs=1e-4)
+    assert case.objective("min-cost:slo=true,colocation=true") == pytest.approx(1.895161, abs=1e-4)
     same = Case(T2, C111, prices=(1.0, 1.0, 1.0), pairs=PERFECT)
-    assert same.objective("min-cost:slo=true,packing=true") == pytest.approx(5.0, abs=1e-4)
-    assert same.objective("max-throughput:packing=true") == pytest.approx(5.0, abs=1e-4)
+    assert same.objective("min-cost:slo=true,colocation=true") == pytest.approx(5.0, abs=1e-4)
+    assert same.objective("max-throughput:colocation=true") == pytest.approx(5.0, abs=1e-4)
 
 
 def test_fifo() -> None:
@@ -308,7 +308,7 @@ def test_fifo() -> None:
     view = case.view()
     answer = make_policy("fifo").allocate(view)
     table = CandidateTable(case.core.state, case.core.state.jobs.rows, case.core.settings)
-    granted = grant(draw(answer, table), table, view.capacity).option
+    granted = grant(order_candidates(answer, table), table, view.capacity).option
     types = [view.cluster.pools[view.options.pool[row]] if row >= 0 else None for row in granted.tolist()]
     assert types == ["V100", "P100", "P100", "K80", "K80", None]
 
@@ -317,7 +317,7 @@ def test_fifo_with_packing() -> None:
     same = [(2, 2, 2)] * 3
     pairs = {(0, 1): ((1.8, 1.8),) * 3, (0, 2): ((1, 1),) * 3, (1, 2): ((1.9, 1.9),) * 3}
     case = Case(same, (1, 0, 0), pairs=pairs)
-    _, effect = case.ask("fifo:packing=true")
+    _, effect = case.ask("fifo:colocation=true")
     found = {key: share for key, share in case.by_type(effect).items() if share > 0}
     assert found == {(0, "V100", 1): 1.0, (1, "V100", 0): 1.0}
 

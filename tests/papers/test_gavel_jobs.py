@@ -26,7 +26,7 @@ def test_the_same_seed_gives_the_same_jobs(name: str) -> None:
     trace = gavel_jobs(
         known["n"],
         known["seed"],
-        seconds_between=known["lam"],
+        mean_gap_seconds=known["lam"],
         multi=known["multi_gpu"],
         priorities=known["multi_priority"],
         slo=known["slo"],
@@ -46,5 +46,5 @@ def test_the_same_seed_gives_the_same_jobs(name: str) -> None:
 @needs_shared
 def test_a_profile_named_in_the_settings_is_read(tmp_path: Path) -> None:
     known = stored("single_s2_l3600_n120")
-    trace = gavel_jobs(5, 2, seconds_between=3600, profile=str(PROFILE))
+    trace = gavel_jobs(5, 2, mean_gap_seconds=3600, profile=str(PROFILE))
     assert [arrival.spec.steps for arrival in trace.arrivals] == [job["total_steps_float"] for job in known["jobs"][:5]]

@@ -13,18 +13,18 @@ POLICIES = {
     "isolated": "isolated",
     "fifo_perf": "fifo",
     "allox": "allox",
-    "max_min_fairness": "max-min-fairness:aware=false",
+    "max_min_fairness": "max-min-fairness:type_aware=false",
     "max_min_fairness_perf": "max-min-fairness",
     "max_min_fairness_water_filling_perf": "max-min-fairness:water_filling=true",
-    "max_min_fairness_packed": "max-min-fairness:packing=true",
-    "finish_time_fairness": "finish-time-fairness:aware=false",
+    "max_min_fairness_packed": "max-min-fairness:colocation=true",
+    "finish_time_fairness": "finish-time-fairness:type_aware=false",
     "finish_time_fairness_perf": "finish-time-fairness",
-    "min_total_duration": "makespan:aware=false",
+    "min_total_duration": "makespan:type_aware=false",
     "min_total_duration_perf": "makespan",
     "max_sum_throughput_perf": "max-throughput",
     "max_sum_throughput_normalized_by_cost_perf": "min-cost",
     "max_sum_throughput_normalized_by_cost_perf_SLOs": "min-cost:slo=true",
-    "max_sum_throughput_normalized_by_cost_packed_SLOs": "min-cost:slo=true,packing=true",
+    "max_sum_throughput_normalized_by_cost_packed_SLOs": "min-cost:slo=true,colocation=true",
 }
 EXACT = ("isolated", "fifo_perf", "allox")
 """No program to solve: nothing but ties can differ."""

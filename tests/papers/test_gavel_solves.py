@@ -15,7 +15,7 @@ PROFILE = SHARED / "data" / "gavel" / "simulation_throughputs.json"
 POLICIES = {
     "max_min_fairness_perf": ("max-min-fairness", "max_min"),
     "max_min_fairness_water_filling_perf": ("max-min-fairness:water_filling=true", "max_min"),
-    "max_min_fairness_packed": ("max-min-fairness:packing=true", "max_min"),
+    "max_min_fairness_packed": ("max-min-fairness:colocation=true", "max_min"),
     "max_min_fairness_water_filling_perf_hier": ("hierarchical", "max_min"),
     "finish_time_fairness_perf": ("finish-time-fairness", "ftf_max_rho"),
     "min_total_duration_perf": ("makespan", "makespan"),
@@ -68,7 +68,7 @@ def test_an_objective_is_gavels_or_better(policy: str, instance: str) -> None:
 @needs_shared
 def test_shares_of_an_instance_can_be_had() -> None:
     instance = asked("max_min_fairness_packed", "inst_n32.json")
-    found = solve(instance, make_policy("max-min-fairness:packing=true"), make_placer("packed"))
+    found = solve(instance, make_policy("max-min-fairness:colocation=true"), make_placer("packed"))
     time: dict[int, float] = {}
     used: dict[str, float] = {}
     for row in found.shares:

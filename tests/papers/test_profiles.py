@@ -49,7 +49,7 @@ def test_gavels_table_is_as_its_paper_has_it() -> None:
         "v100_unconsolidated": 83,
     }
     assert len(rates.table) == 3 * 83
-    assert len(rates.apart) == 2 * (83 - 26) + (77 - 26), "all but the 26 of one GPU"
+    assert len(rates.across_nodes) == 2 * (83 - 26) + (77 - 26), "all but the 26 of one GPU"
     assert len(rates.pairs) == 3 * (26**2 + 3 * 19**2), "equal GPU counts only, both orders"
     never = {key for key, rate in rates.table.items() if rate == 0}
     assert never == {("ResNet-50 (batch size 128)", "K80", gpus) for gpus in (2, 4, 8)}
@@ -80,7 +80,7 @@ def test_pairs_agree_with_the_normalised_list() -> None:
 @pytest.mark.parametrize("path", [GAVEL / "physical_cluster_throughputs.json", DATA / "shockwave" / "tacc_throughputs.json"])
 def test_its_relatives_can_be_read(path: Path) -> None:
     rates = read_rates(path)
-    assert (len(rates.table), len(rates.apart)) == (3 * 83, 165)
+    assert (len(rates.table), len(rates.across_nodes)) == (3 * 83, 165)
 
 
 @pytest.fixture(scope="module")

@@ -32,7 +32,7 @@ def expected(prefix: str) -> np.ndarray:
 
 
 def test_the_scores_of_seed_42(sampled: Variability) -> None:
-    assert sampled.classes == ("A", "B", "C", "D") and not sampled.spread.any()
+    assert sampled.classes == ("A", "B", "C", "D") and not sampled.uncertainty.any()
     assert np.array_equal(sampled.scores, expected("pm"))
     assert sampled.outliers(1.2) == [(35, "A", pytest.approx(2.83, abs=0.01))]
 
@@ -57,7 +57,7 @@ def test_the_table_says_the_same(sampled: Variability) -> None:
 def test_no_gpu_is_slow_by_its_median(sampled: Variability) -> None:
     every = read_variability(DATA, None, 0, sampled=False)
     assert every.gpus == 336 and every.scores[0].max() == pytest.approx(1.12, abs=0.01)
-    assert (every.spread > 0).all() and np.median(every.spread[0]) < 0.03
+    assert (every.uncertainty > 0).all() and np.median(every.uncertainty[0]) < 0.03
     assert np.array_equal(every.scores[1], every.scores[2]), "two classes on one file have the same GPUs"
     for seed in range(8):
         medians = read_variability(DATA, CLUSTER, seed, sampled=False)
@@ -69,7 +69,7 @@ def test_no_gpu_is_slow_by_its_median(sampled: Variability) -> None:
 def test_lonestar_has_slow_gpus() -> None:
     found = read_variability(DATA / "ls6" / "resnet-ls6-agg.csv", sampled=False)
     assert found.gpus == 219 and len(found.outliers(2.0)) == 6
-    assert not found.spread.any(), "one run each"
+    assert not found.uncertainty.any(), "one run each"
 
 
 @pytest.mark.parametrize("path", sorted(DATA.glob("*/*-agg.csv")), ids=lambda path: path.stem)

@@ -99,7 +99,7 @@ def test_jobs_that_wait_for_places_all_get_one(seed: int) -> None:
         POLICIES[seed % len(POLICIES)],
         PICKY[seed % len(PICKY)],
         seed=seed,
-        settings=replace(HOSTILE_SETTINGS, wait_for_place=True, learn_variability=True, learn=True, cordon_slower_than=1.5),
+        settings=replace(HOSTILE_SETTINGS, wait_for_locality=True, learn_variability=True, learn=True, cordon_slower_than=1.5),
         rates=Rates(speeds={}, spread_penalty=Locality.of((1.5, 1.2))),
         memory_types=(QueueMemory,),
         check_every=5,
@@ -117,7 +117,7 @@ def test_jobs_that_tactics_move_all_end(seed: int) -> None:
         POLICIES[seed % len(POLICIES)],
         (Spread(), Packed(), Random())[seed % 3],
         seed=seed,
-        settings=replace(HOSTILE_SETTINGS, wait_for_place=seed % 2 == 0, tactics=tactics),
+        settings=replace(HOSTILE_SETTINGS, wait_for_locality=seed % 2 == 0, tactics=tactics),
         rates=Rates(speeds={}, spread_penalty=Locality.of((1.5, 1.2))),
         memory_types=(QueueMemory,),
         check_every=5,
@@ -135,7 +135,7 @@ def test_jobs_that_gandiva_moves_all_end(seed: int) -> None:
         Gandiva(slice_seconds=10.0, patience_slices=2, balance_seconds=30.0),
         Packed(),
         seed=seed,
-        settings=replace(HOSTILE_SETTINGS, wait_for_place=seed % 2 == 0, tactics=tactics),
+        settings=replace(HOSTILE_SETTINGS, wait_for_locality=seed % 2 == 0, tactics=tactics),
         rates=Rates(speeds={}, spread_penalty=Locality.of((1.5, 1.2))),
         memory_types=(SlotMemory,),
         check_every=5,
@@ -259,7 +259,7 @@ def test_the_checker_notices_a_broken_core(
 
 # Two jobs on a GPU -------------------------------------------------------------------------------------------------
 
-SHARING = replace(HOSTILE_SETTINGS, packing=True)
+SHARING = replace(HOSTILE_SETTINGS, colocation=True)
 
 
 def crowded_world(seed: int, **options: Any) -> Chaos:
@@ -403,7 +403,7 @@ def overfill_gpus(monkeypatch: pytest.MonkeyPatch) -> None:
     original = reconcile._has_room
 
     def generous(state: Any, job: int, want: Any, *others: Any) -> bool:
-        up = state.machines.node_up[state.machines.cluster.gpu_node[want]].all()
+        up = state.nodes.node_up[state.nodes.cluster.gpu_node[want]].all()
         return original(state, job, want, *others) or bool(state.jobs.specs[job].gpus < 1 and up)
 
     monkeypatch.setattr(reconcile, "_has_room", generous)
@@ -423,7 +423,7 @@ def join_anybody(monkeypatch: pytest.MonkeyPatch) -> None:
 
 def take_any_seat(monkeypatch: pytest.MonkeyPatch) -> None:
     """Let a unit sit where others are to be."""
-    monkeypatch.setattr(placements, "released", lambda state, jobs: state.machines.planned.holder < 10**9)
+    monkeypatch.setattr(placements, "released", lambda state, jobs: state.nodes.planned.holder < 10**9)
 
 
 def forget_the_second(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -431,7 +431,7 @@ def forget_the_second(monkeypatch: pytest.MonkeyPatch) -> None:
 
     def careless(self: Occupancy, job: int, gpus: Any) -> None:
         for gpu in gpus.tolist():
-            self.parts.pop(gpu, None)
+            self.gpu_fractions.pop(gpu, None)
         self.holder[gpus] = FREE
 
     monkeypatch.setattr(Occupancy, "release", careless)

@@ -59,10 +59,10 @@ class Watched(Scheduler):
         validate(self.state)
         for command in commands:
             if isinstance(command, Launch | Resize):
-                spec, options = self.state.jobs.specs[command.job], self.state.knowledge.options
+                spec, options = self.state.jobs.specs[command.job], self.state.beliefs.options
                 assert len(command.gpus) in (spec.gpu_counts or (spec.width,)), "a number of GPUs that it does not accept"
                 assert command.batch_size in (spec.batch_sizes or (spec.batch_size,)), "a batch size that it does not accept"
-                pool = self.state.machines.cluster.gpu_pool[np.array(command.gpus)]
+                pool = self.state.nodes.cluster.gpu_pool[np.array(command.gpus)]
                 assert (pool == options.pool[command.option]).all() and len(set(command.gpus)) == len(command.gpus)
         return commands
 
@@ -132,7 +132,9 @@ def cases(draw: st.DrawFn) -> Case:
     believed = replace(rates, efficiency=rates.efficiency.modelled())
     policy = draw(st.sampled_from(POLICIES))
     decide = draw(st.sampled_from(MOMENTS))
-    return Case(cluster, physics, believed, arrivals, policy, Settings(decide=decide, foresees=needs_of(policy).predictions))
+    return Case(
+        cluster, physics, believed, arrivals, policy, Settings(decide=decide, needs_predictions=needs_of(policy).predictions)
+    )
 
 
 @given(cases())

@@ -148,7 +148,7 @@ def elastic_instances(draw: st.DrawFn) -> tuple[Options, Any, Candidates, np.nda
         resize_seconds=column(st.sampled_from([0.0, 5.0, np.inf])),
         horizon_seconds=3600.0,
         protected=np.zeros(jobs, dtype=bool),
-        pool_order=lambda blind: np.arange(pools)[::-1],
+        pool_order=lambda type_agnostic: np.arange(pools)[::-1],
     )
     order = np.array(draw(st.permutations(range(jobs))), dtype=np.int64)
     capacity = np.array(draw(st.lists(st.integers(0, 12), min_size=pools, max_size=pools)), dtype=np.int64)

@@ -51,7 +51,7 @@ def studies(draw: st.DrawFn) -> dict[str, Any]:
         "cluster": cluster,
         "policy": draw(st.sampled_from(("fifo", "fifo:backfill=true", "las", "srsf", "tiresias", "max-min-fairness"))),
         "placer": draw(st.sampled_from(("spread", "spread", "packed", "random"))),
-        "wait_for_place": draw(st.booleans()),
+        "wait_for_locality": draw(st.booleans()),
         "spread_penalty": draw(st.sampled_from((1.0, 1.3, 2.0))),
         "launch_seconds": draw(st.sampled_from((0.0, 5.0, 30.0))),
         "tactics": draw(st.sampled_from(("defragment", "migrate", "defragment,migrate"))),
@@ -104,7 +104,7 @@ def test_a_job_that_does_not_lose_its_gpus_stays_where_it_was_moved() -> None:
             "cluster": "5x(4xV100)",
             "policy": "fifo",
             "placer": "spread",
-            "wait_for_place": True,
+            "wait_for_locality": True,
             "tactics": "defragment,migrate",
         }
     )

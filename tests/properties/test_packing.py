@@ -109,7 +109,7 @@ class Watched(Scheduler):
     def commit(self, decided: Any) -> Any:
         commands = super().commit(decided)
         validate(self.state)
-        self.shared += int(bool(self.state.machines.observed.shared))
+        self.shared += int(bool(self.state.nodes.observed.shared))
         return commands
 
 
@@ -119,7 +119,7 @@ def runs(draw: st.DrawFn, **options: Any) -> tuple[Case, Watched, Record, Journa
     physics = case.physics
     costs = MoveCosts(physics.launch_seconds, physics.checkpoint_seconds, physics.restore_seconds)
     placer = draw(st.sampled_from([Packed(), Packed(), Random(), Spread(), Packed(sticky=False), Random(sticky=False)]))
-    chosen = Settings(packing=True, seed=draw(st.integers(0, 5)), decide=draw(st.sampled_from(MOMENTS)))
+    chosen = Settings(colocation=True, seed=draw(st.integers(0, 5)), decide=draw(st.sampled_from(MOMENTS)))
     core = Watched(case.cluster, placer, chosen, rates=case.rates, costs=costs)
     journal: Journal = []
     report = 20.0 if physics.fails else FOREVER
@@ -146,8 +146,8 @@ def test_never_three_and_never_strangers(run: tuple[Case, Watched, Record, Journ
     case, core, record, _ = run
     assert not np.isnan(record.finished_s).any()
     assert max(most_at_once(record, case.cluster.gpus)) <= 2
-    assert core.state.machines.observed.free.all() and core.state.machines.planned.free.all()
-    assert not core.state.machines.observed.parts and not core.state.machines.planned.parts
+    assert core.state.nodes.observed.free.all() and core.state.nodes.planned.free.all()
+    assert not core.state.nodes.observed.gpu_fractions and not core.state.nodes.planned.gpu_fractions
 
 
 def test_the_runs_do_share() -> None:
@@ -167,7 +167,7 @@ def test_the_runs_do_share() -> None:
 def test_true_beliefs_foresee_every_step(run: tuple[Case, Watched, Record, Journal]) -> None:
     """With nothing to disturb them, what the core believes a job has done when it ends is what it had to do."""
     case, _, record, journal = run
-    twin = Scheduler(case.cluster, Packed(), Settings(packing=True), rates=case.rates)
+    twin = Scheduler(case.cluster, Packed(), Settings(colocation=True), rates=case.rates)
     for now_s, events, decided in journal:
         for event in events:
             if type(event).__name__ == "Exited":
@@ -209,7 +209,7 @@ def test_a_snapshot_and_the_rest_equal_the_whole(run: tuple[Case, Watched, Recor
     words, cut = make_codec(), int(where * len(journal))
 
     def make() -> Scheduler:
-        return Scheduler(case.cluster, core.placer, core.settings, rates=case.rates, costs=core.state.knowledge.costs)
+        return Scheduler(case.cluster, core.placer, core.settings, rates=case.rates, costs=core.state.beliefs.costs)
 
     whole, half = make(), make()
     saved = half.snapshot(words)
@@ -317,7 +317,7 @@ def cheating(case: Case, weigh: Any) -> Floats:
 @examples(30)
 def test_no_cheating_schedule_beats_its_bounds(weigh: Any, case: Case) -> None:
     ends = cheating(case, weigh)
-    found = bounds(case.arrivals, case.cluster, case.physics, packing=True)
+    found = bounds(case.arrivals, case.cluster, case.physics, colocation=True)
     submitted = np.array([arrival.submitted_s for arrival in case.arrivals])
     assert found.mean_jct_seconds is not None and found.makespan_seconds is not None
     assert (ends - submitted).mean() >= found.mean_jct_seconds * (1 - TOLERANCE)
@@ -329,8 +329,8 @@ def test_a_bound_for_exclusive_gpus_is_beaten_by_sharing_and_ours_is_reached() -
     rates = Rates(speeds={}, pairs={("", "", "V100", 1): (1.0, 1.0)})
     cluster, physics = Cluster.parse("1xV100"), Physics(rates=rates)
     jobs = [Arrival(0.0, JobSpec(steps=10.0))] * 2
-    record = Engine(Scheduler(cluster, Packed(), Settings(packing=True), rates=rates), Crowded(), physics, jobs).run()
+    record = Engine(Scheduler(cluster, Packed(), Settings(colocation=True), rates=rates), Crowded(), physics, jobs).run()
     assert record.finished_s.tolist() == [10.0, 10.0]
     assert bounds(jobs, cluster, physics).makespan_seconds == pytest.approx(20.0)
-    assert bounds(jobs, cluster, physics, packing=True).makespan_seconds == pytest.approx(10.0)
-    assert bounds(jobs, cluster, physics, packing=True).mean_jct_seconds == pytest.approx(10.0)
+    assert bounds(jobs, cluster, physics, colocation=True).makespan_seconds == pytest.approx(10.0)
+    assert bounds(jobs, cluster, physics, colocation=True).mean_jct_seconds == pytest.approx(10.0)

@@ -40,7 +40,7 @@ def watch_readers(monkeypatch: pytest.MonkeyPatch, every: int) -> Counter[str]:
         unchanged(core, "view", core.view)
         unchanged(core, "reasons", lambda: (reasons(state), slow_gpus(state)))
         unchanged(core, "explain", lambda: [explain(state, job) for job in state.jobs.row])
-        if state.question.answer is not None:
+        if state.cycle.answer is not None:
             unchanged(core, "make_plan", lambda: make_plan(state, core.settings, core.placer))
         found: Decided | None = unchanged(core, "decide", lambda: original(core))
         return found
@@ -62,7 +62,7 @@ def test_a_reader_that_writes_is_noticed(monkeypatch: pytest.MonkeyPatch) -> Non
     original = Scheduler.decide
 
     def greedy(core: Scheduler) -> Decided | None:
-        core.state.question.replan = not core.state.question.replan
+        core.state.cycle.needs_plan = not core.state.cycle.needs_plan
         return original(core)
 
     monkeypatch.setattr(Scheduler, "decide", greedy)

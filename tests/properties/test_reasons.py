@@ -32,15 +32,13 @@ def confirm(core: Scheduler) -> int:
     """Check the headline of every job against the floor itself, not against what the core derived."""
     state = core.state
     codes = reasons(state)
-    pools = len(state.machines.cluster.pools)
-    up = np.bincount(state.machines.cluster.gpu_pool[state.machines.node_up[state.machines.cluster.gpu_node]], minlength=pools)
-    whole = np.bincount(state.machines.cluster.gpu_pool[~state.machines.planned.free], minlength=pools)
+    pools = len(state.nodes.cluster.pools)
+    up = np.bincount(state.nodes.cluster.gpu_pool[state.nodes.node_up[state.nodes.cluster.gpu_node]], minlength=pools)
+    whole = np.bincount(state.nodes.cluster.gpu_pool[~state.nodes.planned.free], minlength=pools)
     waiting = 0
     for job, row in state.jobs.row.items():
         code, phase, spec = Reason(int(codes[row])), Phase(state.jobs.table.phase[row]), state.jobs.specs[job]
-        accepted = [
-            p for p, name in enumerate(state.machines.cluster.pools) if not spec.accelerators or name in spec.accelerators
-        ]
+        accepted = [p for p, name in enumerate(state.nodes.cluster.pools) if not spec.accelerators or name in spec.accelerators]
         if phase in (Phase.RUNNING, Phase.RESIZING, Phase.SUSPENDING, Phase.STOPPING):
             assert code is Reason.NONE
             continue
@@ -50,45 +48,41 @@ def confirm(core: Scheduler) -> int:
         assert headline.code is code and headline.sentence
         promised = whole
         if spec.gpus < 1:  # it fits where others have left a part
-            taken = ~state.machines.planned.free
-            for gpu in state.machines.planned.parts:
-                taken[gpu] = state.machines.planned.room(gpu) < spec.milli_per_gpu
-            promised = np.bincount(state.machines.cluster.gpu_pool[taken], minlength=pools)
+            taken = ~state.nodes.planned.free
+            for gpu in state.nodes.planned.gpu_fractions:
+                taken[gpu] = state.nodes.planned.room(gpu) < spec.milli_per_gpu
+            promised = np.bincount(state.nodes.cluster.gpu_pool[taken], minlength=pools)
         if code is Reason.HELD:
             assert job in state.jobs.held
         elif code is Reason.NO_SUCH_ACCELERATOR:
             assert not accepted
         elif code is Reason.UNSATISFIABLE:
-            assert all(spec.gpus > state.machines.cluster.pool_gpus[p] for p in accepted)
+            assert all(spec.gpus > state.nodes.cluster.pool_gpus[p] for p in accepted)
         elif code is Reason.NODE_DOWN:
-            assert not state.machines.node_up.all(), f"job {job} blames nodes that are up"
+            assert not state.nodes.node_up.all(), f"job {job} blames nodes that are up"
             assert headline.facts["nodes"]
         elif code is Reason.STARTING:
             assert phase is Phase.STARTING and job in state.jobs.in_flight
         elif code is Reason.WAITING_FOR_SUSPEND:
             assert job in state.jobs.desired
             victims = headline.facts["victims"]
-            holders = state.machines.observed.holders(state.jobs.desired[job]) - {job}
+            holders = state.nodes.observed.holders(state.jobs.desired[job]) - {job}
             assert set(victims) == holders  # type: ignore[call-overload]
-            assert holders or job in state.jobs.unsettled, "nobody is in its way and nothing is on its way"
+            assert holders or job in state.jobs.to_reconcile, "nobody is in its way and nothing is on its way"
         elif code is Reason.AWAITING_DECISION:
-            pending = state.question.dirty or state.question.fresh or state.question.asked is not None
-            assert pending or state.question.answer is None or job not in state.question.answer.ids.tolist()
-            assert state.jobs.barred or any(spec.gpus <= up[p] - promised[p] for p in accepted)
-        elif code is Reason.NO_FREE_GPUS and not state.jobs.barred:
+            pending = state.cycle.needs_policy or state.cycle.has_new_answer or state.cycle.call_jobs is not None
+            assert pending or state.cycle.answer is None or job not in state.cycle.answer.ids.tolist()
+            assert state.jobs.unschedulable_holders or any(spec.gpus <= up[p] - promised[p] for p in accepted)
+        elif code is Reason.NO_FREE_GPUS and not state.jobs.unschedulable_holders:
             assert all(spec.gpus > up[p] - promised[p] for p in accepted), f"job {job} would fit"
         elif code is Reason.FRAGMENTED:
-            free = np.bincount(
-                state.machines.cluster.gpu_node[state.machines.planned.free], minlength=len(state.machines.cluster.nodes)
-            )
+            free = np.bincount(state.nodes.cluster.gpu_node[state.nodes.planned.free], minlength=len(state.nodes.cluster.nodes))
             assert any(spec.gpus <= up[p] - promised[p] for p in accepted), f"job {job} has too few GPUs, wherever they are"
-            assert state.machines.cluster.fewest_nodes(0, spec.gpus) > 1 or free.max() < spec.gpus, (
-                f"job {job} has a node to go to"
-            )
+            assert state.nodes.cluster.fewest_nodes(0, spec.gpus) > 1 or free.max() < spec.gpus, f"job {job} has a node to go to"
         elif code is Reason.OUTRANKED:
             ahead = headline.facts["ahead"]
             assert ahead and all(other in state.jobs.row and other != job for other in ahead)  # type: ignore[attr-defined]
-            if not state.jobs.barred:
+            if not state.jobs.unschedulable_holders:
                 assert any(spec.gpus <= up[p] - promised[p] for p in accepted), f"job {job} is not merely outranked"
     return waiting
 
@@ -143,7 +137,7 @@ def test_those_who_wait_for_a_place_get_one_together_in_the_end(seed: int, polic
         )
         for t in np.cumsum(rng.exponential(10, 25))
     ]
-    core = Watched(cluster, Spread(), Settings(wait_for_place=True))
+    core = Watched(cluster, Spread(), Settings(wait_for_locality=True))
     Watched.seen = 0
     record = Engine(core, policy, Physics(launch_seconds=2.0, checkpoint_seconds=1.0), arrivals, seed=seed).run()
     assert record.ended == len(arrivals) and Watched.seen > 0

@@ -28,8 +28,8 @@ SHARING = [
     "min-cost",
     "min-cost:slo=true",
 ]
-PACKED = [f"{name}{',' if ':' in name else ':'}packing=true" for name in SHARING]
-BLIND = [f"{name}{',' if ':' in name else ':'}aware=false" for name in SHARING]
+PACKED = [f"{name}{',' if ':' in name else ':'}colocation=true" for name in SHARING]
+BLIND = [f"{name}{',' if ':' in name else ':'}type_aware=false" for name in SHARING]
 
 rate = st.one_of(st.just(0.0), st.floats(0.1, 20.0))
 
@@ -49,7 +49,7 @@ class Facts:
 
 
 @st.composite
-def facts(draw: st.DrawFn, packing: bool = False, weights: bool = True, gangs: bool = True, deadlines: bool = False) -> Facts:
+def facts(draw: st.DrawFn, colocation: bool = False, weights: bool = True, gangs: bool = True, deadlines: bool = False) -> Facts:
     counts = [draw(st.integers(2, 3)), draw(st.integers(0, 3)), draw(st.integers(0, 3))]
     profiles = PROFILES[: draw(st.integers(1, 3))]
     rates = {p: (draw(st.floats(0.1, 20.0)), draw(rate), draw(rate)) for p in profiles}
@@ -64,7 +64,7 @@ def facts(draw: st.DrawFn, packing: bool = False, weights: bool = True, gangs: b
             job["deadline_seconds"] = float(draw(st.integers(10, 100000)))
         jobs.append(job)
     pairs = None
-    if packing:
+    if colocation:
         pairs = {}
         for i, a in enumerate(profiles):
             for b in profiles[i:]:
@@ -87,7 +87,7 @@ def test_shares_can_be_had(policy: str, asked: Facts) -> None:
 
 
 @pytest.mark.parametrize("policy", PACKED)
-@given(asked=facts(packing=True, deadlines=True))
+@given(asked=facts(colocation=True, deadlines=True))
 @few
 def test_shares_of_shared_gpus_can_be_had(policy: str, asked: Facts) -> None:
     _, effect = asked.ask().ask(policy)
@@ -95,7 +95,7 @@ def test_shares_of_shared_gpus_can_be_had(policy: str, asked: Facts) -> None:
 
 
 @pytest.mark.parametrize("policy", [p for p in (*SHARING, *PACKED) if "vertex" not in p])
-@given(asked=facts(packing=True, weights=False), copies=st.integers(2, 3))
+@given(asked=facts(colocation=True, weights=False), copies=st.integers(2, 3))
 @few
 def test_jobs_that_are_alike_get_the_same(policy: str, asked: Facts, copies: int) -> None:
     twins = [job for job in asked.jobs[:2] for _ in range(copies)]
@@ -105,33 +105,33 @@ def test_jobs_that_are_alike_get_the_same(policy: str, asked: Facts, copies: int
             assert effect.share[other] == pytest.approx(effect.share[first], abs=1e-2)
 
 
-@pytest.mark.parametrize("packing", [False, True], ids=["alone", "shared"])
+@pytest.mark.parametrize("colocation", [False, True], ids=["alone", "shared"])
 @pytest.mark.parametrize("name", ["max-min-fairness", "max-throughput", "min-cost", "makespan", "finish-time-fairness"])
-@given(asked=facts(packing=True))
+@given(asked=facts(colocation=True))
 @few
-def test_to_know_the_types_is_never_worse(name: str, packing: bool, asked: Facts) -> None:
+def test_to_know_the_types_is_never_worse(name: str, colocation: bool, asked: Facts) -> None:
     """Each in its own objective: the blind answer is one of those the aware one could give."""
     question = asked.ask()
-    more = ",packing=true" if packing else ""
+    more = ",colocation=true" if colocation else ""
     objective = make_policy(name).objective  # type: ignore[attr-defined]
     with np.errstate(divide="ignore"):
-        aware = objective(question.ask(f"{name}:aware=true{more}")[1])
-        blind = objective(question.ask(f"{name}:aware=false{more}")[1])
-        alone = objective(question.ask(f"{name}:aware=true")[1])
+        type_aware = objective(question.ask(f"{name}:type_aware=true{more}")[1])
+        type_agnostic = objective(question.ask(f"{name}:type_aware=false{more}")[1])
+        alone = objective(question.ask(f"{name}:type_aware=true")[1])
     if name in ("makespan", "finish-time-fairness"):
-        aware, blind, alone = -aware, -blind, -alone
-    assert aware >= blind - 1e-4 * abs(blind)
-    assert aware >= alone - 1e-4 * abs(alone), "nor is to be allowed to share"
+        type_aware, type_agnostic, alone = -type_aware, -type_agnostic, -alone
+    assert type_aware >= type_agnostic - 1e-4 * abs(type_agnostic)
+    assert type_aware >= alone - 1e-4 * abs(alone), "nor is to be allowed to share"
 
 
-@pytest.mark.parametrize("packing", ["false", "true"])
-@given(asked=facts(packing=True))
+@pytest.mark.parametrize("colocation", ["false", "true"])
+@given(asked=facts(colocation=True))
 @quick
-def test_water_filling_leaves_nobody_behind_who_max_min_does_not(packing: str, asked: Facts) -> None:
+def test_water_filling_leaves_nobody_behind_who_max_min_does_not(colocation: str, asked: Facts) -> None:
     question = asked.ask()
     weight = question.view().jobs.weight
-    filled = np.sort(norm(question.ask(f"max-min-fairness:water_filling=true,packing={packing}")[1]) / weight)
-    plain = np.sort(norm(question.ask(f"max-min-fairness:packing={packing}")[1]) / weight)
+    filled = np.sort(norm(question.ask(f"max-min-fairness:water_filling=true,colocation={colocation}")[1]) / weight)
+    plain = np.sort(norm(question.ask(f"max-min-fairness:colocation={colocation}")[1]) / weight)
     for mine, other in zip(filled, plain, strict=True):
         if mine > other * (1 + 1e-3):
             return
@@ -173,14 +173,14 @@ def test_what_a_tenant_cannot_use_goes_to_its_siblings_first(weight: float, gpus
     assert rates[0] == pytest.approx(min(1.0, gpus / 2 * 100 / 101), abs=2e-2)
 
 
-@pytest.mark.parametrize("packing", [False, True], ids=["alone", "shared"])
+@pytest.mark.parametrize("colocation", [False, True], ids=["alone", "shared"])
 @pytest.mark.parametrize("goal", ["sum", "least"])
-@given(asked=facts(packing=True))
+@given(asked=facts(colocation=True))
 @quick
-def test_prices_support_the_answer(goal: str, packing: bool, asked: Facts) -> None:
+def test_prices_support_the_answer(goal: str, colocation: bool, asked: Facts) -> None:
     """A pool with a price is full; the objective is what GPUs and time are worth; what is used is worth what it costs."""
     question = asked.ask()
-    program = Program(question.view(), packing=packing)
+    program = Program(question.view(), colocation=colocation)
     level = program.rate * (program.gpus / program.average_type_rate) / program.weight
     program.maximise(program.members @ level if goal == "sum" else least(level))
     found = program.solve()
@@ -195,7 +195,7 @@ def test_prices_support_the_answer(goal: str, packing: bool, asked: Facts) -> No
     assert found.value == pytest.approx(worth, rel=1e-4), "and no gap: there are no other constraints"
     idle = 1 - program.time.at(found.x)
     assert (found.time_duals * idle <= 1e-4 * scale).all(), "time has a price only for those who have none left"
-    if packing:
+    if colocation:
         return
     duals = program.members if goal == "sum" else found.goal_duals
     gain = np.zeros(program.columns)
@@ -208,48 +208,48 @@ def test_prices_support_the_answer(goal: str, packing: bool, asked: Facts) -> No
     assert (found.x * (cost - gain) <= 1e-4 * scale).all(), "what is used is worth it"
 
 
-@pytest.mark.parametrize("packing", [False, True], ids=["alone", "shared"])
-@given(asked=facts(packing=True))
+@pytest.mark.parametrize("colocation", [False, True], ids=["alone", "shared"])
+@given(asked=facts(colocation=True))
 @quick
-def test_no_makespan_is_shorter(packing: bool, asked: Facts) -> None:
+def test_no_makespan_is_shorter(colocation: bool, asked: Facts) -> None:
     question = asked.ask()
-    plain, view = question.plain(packing), question.view()
+    plain, view = question.plain(colocation), question.view()
     fastest = plain.raised(plain.rate / view.jobs.steps_left[:, None])
     assert fastest is not None
-    policy = f"makespan:packing={'true' if packing else 'false'}"
+    policy = f"makespan:colocation={'true' if colocation else 'false'}"
     found = make_policy(policy).objective(question.ask(policy)[1])  # type: ignore[attr-defined]
     assert found == pytest.approx(1 / fastest, rel=1e-4)
 
 
-@pytest.mark.parametrize("packing", [False, True], ids=["alone", "shared"])
-@given(asked=facts(packing=True))
+@pytest.mark.parametrize("colocation", [False, True], ids=["alone", "shared"])
+@given(asked=facts(colocation=True))
 @quick
-def test_no_sum_of_throughputs_or_steps_per_dollar_is_larger(packing: bool, asked: Facts) -> None:
+def test_no_sum_of_throughputs_or_steps_per_dollar_is_larger(colocation: bool, asked: Facts) -> None:
     question = asked.ask()
-    plain = question.plain(packing)
-    word = "true" if packing else "false"
+    plain = question.plain(colocation)
+    word = "true" if colocation else "false"
     best = plain.best(plain.rate.sum(axis=0))
     price = np.array([question.view().cluster.price(pool) for pool in question.types])
     dollars = np.array([price[pool] * gpus for _, pool, gpus, _ in plain.units])
     cheapest = plain.best(plain.rate.sum(axis=0) / dollars)
     assert best is not None and cheapest is not None
-    for policy, expected in ((f"max-throughput:packing={word}", best[0]), (f"min-cost:packing={word}", cheapest[0])):
+    for policy, expected in ((f"max-throughput:colocation={word}", best[0]), (f"min-cost:colocation={word}", cheapest[0])):
         found = make_policy(policy).objective(question.ask(policy)[1])  # type: ignore[attr-defined]
         assert found == pytest.approx(expected, rel=1e-4)
 
 
-@pytest.mark.parametrize("packing", [False, True], ids=["alone", "shared"])
-@given(asked=facts(packing=True, deadlines=True))
+@pytest.mark.parametrize("colocation", [False, True], ids=["alone", "shared"])
+@given(asked=facts(colocation=True, deadlines=True))
 @quick
-def test_deadlines_that_can_be_met_are_met(packing: bool, asked: Facts) -> None:
+def test_deadlines_that_can_be_met_are_met(colocation: bool, asked: Facts) -> None:
     question = asked.ask()
-    plain, view = question.plain(packing), question.view()
+    plain, view = question.plain(colocation), question.view()
     need = np.where(np.isfinite(view.jobs.deadline_s), view.jobs.steps_left / view.jobs.deadline_s, 0.0)
     asks = need > 0
     best = plain.rate.max(axis=1)
     borderline = (np.abs(need - best) <= 1e-3 * best) & asks
     assume(not borderline.any())
-    answer, effect = question.ask(f"min-cost:slo=true,packing={'true' if packing else 'false'}")
+    answer, effect = question.ask(f"min-cost:slo=true,colocation={'true' if colocation else 'false'}")
     assert_feasible(effect)
     met = effect.rate >= need * (1 - 1e-4)
     alone_impossible = asks & (need > best)
@@ -264,8 +264,10 @@ def test_deadlines_that_can_be_met_are_met(packing: bool, asked: Facts) -> None:
         assert set(answer.notes) == set(np.flatnonzero(alone_impossible).tolist()), "the impossible ones are dropped alone"
 
 
-@pytest.mark.parametrize("policy", [*SHARING, "max-min-fairness:packing=true", "finish-time-fairness:packing=true", "isolated"])
-@given(asked=facts(packing=True, deadlines=True))
+@pytest.mark.parametrize(
+    "policy", [*SHARING, "max-min-fairness:colocation=true", "finish-time-fairness:colocation=true", "isolated"]
+)
+@given(asked=facts(colocation=True, deadlines=True))
 @few
 def test_the_same_question_has_the_same_answer_to_the_last_bit(policy: str, asked: Facts) -> None:
     first, second = asked.ask().ask(policy)[0], asked.ask().ask(policy)[0]
@@ -276,8 +278,10 @@ def test_the_same_question_has_the_same_answer_to_the_last_bit(policy: str, aske
             assert np.asarray(one).tobytes() == np.asarray(two).tobytes()
 
 
-@pytest.mark.parametrize("policy", ["max-min-fairness", "max-min-fairness:water_filling=true", "max-min-fairness:packing=true"])
-@given(asked=facts(packing=True), factor=st.sampled_from([0.01, 0.5, 3.0, 1000.0]))
+@pytest.mark.parametrize(
+    "policy", ["max-min-fairness", "max-min-fairness:water_filling=true", "max-min-fairness:colocation=true"]
+)
+@given(asked=facts(colocation=True), factor=st.sampled_from([0.01, 0.5, 3.0, 1000.0]))
 @quick
 def test_how_long_a_step_is_changes_nobodys_share(policy: str, asked: Facts, factor: float) -> None:
     """A job that counts its steps in other units runs as fast as before."""

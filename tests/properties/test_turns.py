@@ -47,11 +47,11 @@ def test_no_job_is_ever_far_from_its_share(found: tuple[str, str, Any], move_sec
         turn(made, made.now_s + 10 * SLICE)
         received = made.state.received_seconds(np.arange(len(jobs)))
         promised = np.zeros_like(received)
-        options = made.state.knowledge.options
+        options = made.state.beliefs.options
         for number in range(len(jobs)):
-            for account, option in enumerate(options.by_account[made.state.jobs.table.kind[number]].tolist()):
+            for account, option in enumerate(options.by_share_column[made.state.jobs.table.kind[number]].tolist()):
                 if option >= 0:
-                    pool = POOLS.index(made.state.machines.cluster.pools[options.pool[option]])
+                    pool = POOLS.index(made.state.nodes.cluster.pools[options.pool[option]])
                     promised[number, account] = share[number, pool] * made.now_s
         worst = max(worst, float(np.abs(promised - received).max()))
     assert worst <= margin + 3 * SLICE

@@ -17,8 +17,8 @@ from rota.core.fold.attempts import (
     started,
     suspended,
 )
-from rota.core.fold.deficits import forgive_common_debt
-from rota.core.fold.measurements import begin_trial, break_off, measured
+from rota.core.fold.deficits import subtract_mean_deficit
+from rota.core.fold.measurements import abort_trials, begin_trial, measured
 from rota.core.fold.node_events import (
     gpus_taken,
     keep_off_taken,
@@ -41,7 +41,7 @@ from rota.core.state.job_table import NO_JOB
 from rota.core.state.phases import HELD, TO_CANCEL
 from rota.core.state.records import Attempt, AttemptEnd, InFlight, PolicyAnswer, same_gpus
 from rota.core.state.state import State
-from rota.model.allocation import Allocation, AskedJobs, Assignment, Ranking, Shares
+from rota.model.allocation import Allocation, Assignment, CallJobs, Ranking, Shares
 from rota.model.commands import JobCommand, Launch, Resize, Resume, Suspend, SuspendKind
 from rota.model.events import (
     Allocated,
@@ -85,23 +85,23 @@ def set_clock(state: State, settings: Settings, now_s: float) -> None:
     if now_s > state.now_s:
         state.now_s = now_s
     if not state.jobs.row:
-        state.question.next_round_s = settings.decide.first_round_s(state.now_s)
+        state.cycle.next_round_s = settings.decide.first_round_s(state.now_s)
 
 
-def asked_to_wake(state: State, wake_s: float) -> None:
+def timer_was_set(state: State, wake_s: float) -> None:
     """Note the time for which the driver was asked to wake the scheduler."""
-    state.question.wake_s = wake_s
+    state.cycle.timer_s = wake_s
 
 
 def advance(state: State, settings: Settings) -> None:
     """Fold the passing of time: silent nodes become unreachable, leases end, and so do pauses."""
     now = state.now_s
-    if state.machines.failed_starts or state.machines.failing or state.machines.failing_jobs:
+    if state.nodes.failed_starts or state.nodes.failing or state.nodes.failing_jobs:
         review(state, settings)
     if state.jobs.setbacks:
         end_pauses(state)
     if settings.node_timeout_seconds < FOREVER:
-        silent = state.machines.node_up & (state.machines.node_heard_s + settings.node_timeout_seconds <= now)
+        silent = state.nodes.node_up & (state.nodes.node_heard_s + settings.node_timeout_seconds <= now)
         for node in np.flatnonzero(silent).tolist():
             mark_unreachable(state, node)
     if settings.lease_seconds < FOREVER and state.jobs.attempts:
@@ -110,14 +110,14 @@ def advance(state: State, settings: Settings) -> None:
         for job in table.id[: table.size][over].tolist():
             if job in state.jobs.attempts:
                 end_on_node(state, job, None, now, AttemptEnd.LOST, saved(state, job))
-    if state.machines.taken:
+    if state.nodes.taken:
         keep_off_taken(state)
 
 
 def _submitted(state: State, settings: Settings, event: Submitted) -> None:
     if event.job > state.jobs.last_job:  # numbers rise, so anything else is a repeat
-        state.add_job(event.job, event.spec, event.at_s, settings.packing)
-        state.question.invalidate()
+        state.add_job(event.job, event.spec, event.at_s, settings.colocation)
+        state.cycle.invalidate()
 
 
 def _progressed(state: State, settings: Settings, event: Progressed) -> None:
@@ -126,20 +126,20 @@ def _progressed(state: State, settings: Settings, event: Progressed) -> None:
         return
     ids = table.id[: table.size]
     rows = np.minimum(ids.searchsorted(event.jobs), table.size - 1)
-    known = (ids[rows] == event.jobs) & (table.attempt[rows] == event.attempts) & (table.using[rows] > 0)
+    known = (ids[rows] == event.jobs) & (table.attempt[rows] == event.attempts) & (table.gpus_in_use[rows] > 0)
     at_s = min(event.at_s, state.now_s)
     known &= at_s >= table.as_of_s[rows]  # an older report has nothing new to say
     rows = rows[known]
     elapsed = at_s - table.as_of_s[rows]
     table.run_seconds[rows] += elapsed
-    table.attained[rows] += elapsed * table.using[rows]
+    table.attained_gpu_seconds[rows] += elapsed * table.gpus_in_use[rows]
     done, before_s = event.steps_done[known] - table.steps_done[rows], table.as_of_s[rows]
-    table.received[rows, table.account[rows]] += settings.decide.worked_seconds(elapsed, done, table.rate[rows])
+    table.received[rows, table.share_column[rows]] += settings.decide.worked_seconds(elapsed, done, table.rate[rows])
     table.as_of_s[rows] = at_s
     table.steps_done[rows] = event.steps_done[known]
     if settings.learn or settings.learn_variability:
         _learn_from(state, settings, rows, done, before_s, at_s)
-    table.told_s[rows] = at_s
+    table.progress_known_s[rows] = at_s
     if state.jobs.setbacks or "saves" in table.in_use:
         for row in rows[event.steps_saved[known] > table.steps_saved[rows]].tolist():
             clear_setbacks(state, table.id.item(row))
@@ -151,16 +151,16 @@ def _learn_from(state: State, settings: Settings, rows: Ints, done: Floats, befo
     """Learn from the steps that running jobs did since `before_s`."""
     table = state.jobs.table
     # A report says nothing about the pace if the pace has changed since the last one, or if the job has done all its steps.
-    clean = (table.told_s[rows] == before_s) & (table.steps_done[rows] < table.steps_total[rows])
+    clean = (table.progress_known_s[rows] == before_s) & (table.steps_done[rows] < table.steps_total[rows])
     clean &= table.phase[rows] != Phase.RESIZING
-    if state.knowledge.sharing:  # trials measure pairs that have no option
-        option = state.knowledge.options.by_account[table.kind[rows], table.account[rows]]
-        clean &= (table.beside[rows] == NO_JOB) | (state.knowledge.options.partner_kind[option] >= 0)
+    if state.beliefs.sharing:  # trials measure pairs that have no option
+        option = state.beliefs.options.by_share_column[table.kind[rows], table.share_column[rows]]
+        clean &= (table.colocated_with[rows] == NO_JOB) | (state.beliefs.options.partner_kind[option] >= 0)
     if settings.learn:
-        stands = table.steps_done[rows] <= table.paced_steps[rows]  # since the attempt began, so that short rounds add up
-        seconds = np.where(stands, at_s - table.paced_s[rows], at_s - before_s)
+        stands = table.steps_done[rows] <= table.rate_window_steps[rows]  # since the attempt began, so that short rounds add up
+        seconds = np.where(stands, at_s - table.rate_window_s[rows], at_s - before_s)
         learn(state, rows[clean], done[clean], seconds[clean])
-    if settings.learn_variability and state.knowledge.learning is not None:
+    if settings.learn_variability and state.beliefs.learning is not None:
         watch(state, settings, rows, clean, at_s)
 
 
@@ -183,23 +183,23 @@ def _hold_asked(state: State, settings: Settings, event: HoldRequested) -> None:
     if event.held:
         state.set_desired(event.job, row, -1, None)
         state.requeue(event.job)
-    state.question.invalidate()
+    state.cycle.invalidate()
 
 
 def _allocated(state: State, settings: Settings, event: Allocated) -> None:
-    if state.question.asked is None or event.ticket != state.question.decision:
+    if state.cycle.call_jobs is None or event.ticket != state.cycle.decision:
         return
-    state.question.policy_fault = _fault(event.allocation, _asked_about(state), state.question.asked_s)
-    if state.question.policy_fault:
-        _policy_failed(state, settings, PolicyFailed(event.ticket, event.at_s, state.question.policy_fault))
+    state.cycle.policy_fault = _fault(event.allocation, _asked_about(state), state.cycle.called_s)
+    if state.cycle.policy_fault:
+        _policy_failed(state, settings, PolicyFailed(event.ticket, event.at_s, state.cycle.policy_fault))
         return
-    _close_accounts(state, settings)
+    _carry_deficits_over(state, settings)
     if isinstance(event.allocation, Shares):
-        state.open_accounts(event.allocation.option[event.allocation.share > 0])
-    allocation = _with_memory(event.allocation, state.question.answer, event.policy)
-    state.question.answer = PolicyAnswer(allocation, state.question.asked, state.question.asked_version, event.policy)
-    state.question.asked = None
-    state.question.fresh = True
+        state.add_share_columns(event.allocation.option[event.allocation.share > 0])
+    allocation = _with_memory(event.allocation, state.cycle.answer, event.policy)
+    state.cycle.answer = PolicyAnswer(allocation, state.cycle.call_jobs, state.cycle.call_version, event.policy)
+    state.cycle.call_jobs = None
+    state.cycle.has_new_answer = True
 
 
 def _with_memory(allocation: Allocation, before: PolicyAnswer | None, policy: str) -> Allocation:
@@ -211,7 +211,7 @@ def _with_memory(allocation: Allocation, before: PolicyAnswer | None, policy: st
     return replace(allocation, memory=before.allocation.memory) if before is not None and known else allocation
 
 
-def _fault(allocation: object, asked: AskedJobs, asked_s: float) -> str:
+def _fault(allocation: object, asked: CallJobs, asked_s: float) -> str:
     """Return what is wrong with an answer; empty if nothing is. An answer that cannot even be read must not stop the core."""
     if not isinstance(allocation, _ALLOCATIONS):
         return f"it is a {type(allocation).__name__}, not a Ranking, Shares or an Assignment"
@@ -226,57 +226,57 @@ def _fault(allocation: object, asked: AskedJobs, asked_s: float) -> str:
         return f"its answer cannot be read ({type(problem).__name__}: {problem})"
 
 
-def _asked_about(state: State) -> AskedJobs:
+def _asked_about(state: State) -> CallJobs:
     """Return the jobs of the open policy call, against which its answer is checked. A wrong answer must not stop the core, now or
     when it recovers."""
-    assert state.question.asked is not None
+    assert state.cycle.call_jobs is not None
     rows = state.jobs.rows
-    if state.jobs.version != state.question.asked_version:
+    if state.jobs.version != state.cycle.call_version:
         ids = state.jobs.table.id[: state.jobs.table.size]
-        rows = np.minimum(ids.searchsorted(state.question.asked), max(len(ids) - 1, 0))
-    return AskedJobs(rows, state.jobs.table.kind, state.knowledge.options, state.machines.cluster.gpu_pool)
+        rows = np.minimum(ids.searchsorted(state.cycle.call_jobs), max(len(ids) - 1, 0))
+    return CallJobs(rows, state.jobs.table.kind, state.beliefs.options, state.nodes.cluster.gpu_pool)
 
 
 def _policy_failed(state: State, settings: Settings, event: PolicyFailed | PolicyTimedOut) -> None:
-    if state.question.asked is None or event.ticket != state.question.decision:
+    if state.cycle.call_jobs is None or event.ticket != state.cycle.decision:
         return
     said = event.message if isinstance(event, PolicyFailed) else ""
-    state.question.policy_fault = said or state.question.policy_fault or "no answer in time"
-    state.question.asked = None
-    state.question.invalidate()
-    state.question.not_before_s = state.now_s + settings.policy_retry_seconds
+    state.cycle.policy_fault = said or state.cycle.policy_fault or "no answer in time"
+    state.cycle.call_jobs = None
+    state.cycle.invalidate()
+    state.cycle.retry_policy_s = state.now_s + settings.policy_retry_seconds
 
 
-def _close_accounts(state: State, settings: Settings) -> None:
+def _carry_deficits_over(state: State, settings: Settings) -> None:
     """Close the accounts of the shares in force: time that they promised and did not give is owed from now on, and the time
     received starts at zero."""
-    jobs, answer = state.jobs.table, state.question.answer
+    jobs, answer = state.jobs.table, state.cycle.answer
     if answer is None or not jobs.size or not isinstance(answer.allocation, Shares):
-        state.question.shares_s = state.now_s  # only shares promise time
+        state.cycle.shares_s = state.now_s  # only shares promise time
         return
-    elapsed, state.question.shares_s = state.now_s - state.question.shares_s, state.now_s
+    elapsed, state.cycle.shares_s = state.now_s - state.cycle.shares_s, state.now_s
     ids = jobs.id[: jobs.size]
     found = np.minimum(ids.searchsorted(answer.ids), jobs.size - 1)
-    share = time_shares(answer.allocation, state.knowledge.options, jobs.kind[found])
+    share = time_shares(answer.allocation, state.beliefs.options, jobs.kind[found])
     known = ids[found] == answer.ids
     rows = found[known]
     jobs.deficit[rows, : share.shape[1]] += share[known] * elapsed
     jobs.deficit[: jobs.size] -= state.received_seconds(np.arange(jobs.size))
-    if settings.drawing.saves_moves and state.knowledge.costs.move_seconds:
-        forgive_common_debt(state, rows, share[known])
-    most = settings.drawing.most_owed_seconds(settings.decide.turn_seconds)
+    if settings.selection.saves_moves and state.beliefs.costs.move_seconds:
+        subtract_mean_deficit(state, rows, share[known])
+    most = settings.selection.max_deficit_seconds(settings.decide.turn_seconds)
     np.clip(jobs.deficit[: jobs.size], -most, most, out=jobs.deficit[: jobs.size])
     jobs.received[: jobs.size] = 0.0
-    running = (jobs.using[: jobs.size] > 0).nonzero()[0]
+    running = (jobs.gpus_in_use[: jobs.size] > 0).nonzero()[0]
     # The time of a running job up to now is settled, though it is booked only with the next report.
-    jobs.received[running, jobs.account[running]] = jobs.as_of_s[running] - state.now_s
+    jobs.received[running, jobs.share_column[running]] = jobs.as_of_s[running] - state.now_s
 
 
 def _decided(state: State, settings: Settings, event: Decided) -> None:
     if event.plan is not None:
-        slices = state.question.answer is not None and state.question.answer.allocation.reusable
+        slices = state.cycle.answer is not None and state.cycle.answer.allocation.reusable
         before: dict[int, int] = {}
-        if state.sharing or state.knowledge.options.has_fractions:
+        if state.sharing or state.beliefs.options.has_fractions:
             rows = {change.job: state.jobs.row[change.job] for change in event.plan.changes if change.job in state.jobs.row}
             before = {job: state.jobs.table.option.item(row) for job, row in rows.items()}
             for job, mine in rows.items():  # all give up their GPUs before any takes a fraction
@@ -290,23 +290,23 @@ def _decided(state: State, settings: Settings, event: Decided) -> None:
                 want(job, row, change.option, change.gpus, change.partner)
                 if slices and option != change.option:
                     _new_slice(state, change, row)
-        question, plan = state.question, event.plan
-        question.until_s, question.somebody_waits = plan.until_s, plan.somebody_waits
-        question.overtaking, question.fragmented = plan.overtaking, plan.fragmented
-        question.all_go_on = plan.all_go_on
+        question, plan = state.cycle, event.plan
+        question.until_s, question.has_waiting_jobs = plan.until_s, plan.has_waiting_jobs
+        question.protects_unstarted, question.fragmented = plan.protects_unstarted, plan.fragmented
+        question.stable_until_change = plan.stable_until_change
         for job in plan.moved:
             if job in row_of:
                 state.jobs.table.own("moved_s")[row_of[job]] = state.now_s
-        if state.knowledge.trials:
-            break_off(state)
+        if state.beliefs.trials:
+            abort_trials(state)
         for trial in plan.trials:
             begin_trial(state, trial)
-        question.fresh = question.replan = False
+        question.has_new_answer = question.needs_plan = False
         question.plans += 1
         question.next_round_s = settings.decide.next_round_s(question.next_round_s, state.now_s, plan.until_s)
     if event.ticket:
-        state.question.begin_policy_call(event.ticket, state.jobs.table.id[state.jobs.rows], state.jobs.version, state.now_s)
-        if settings.foresees:
+        state.cycle.begin_policy_call(event.ticket, state.jobs.table.id[state.jobs.rows], state.jobs.version, state.now_s)
+        if settings.needs_predictions:
             note(state)
     for command in event.commands:
         _sent(state, command)
@@ -317,7 +317,7 @@ def _decided(state: State, settings: Settings, event: Decided) -> None:
         for change in event.plan.changes:
             if change.job in state.jobs.row:
                 state.requeue(change.job)
-    state.jobs.orphans.clear()
+    state.jobs.unknown_attempts.clear()
 
 
 def _new_slice(state: State, change: PlacementChange, row: int) -> None:
@@ -325,20 +325,20 @@ def _new_slice(state: State, change: PlacementChange, row: int) -> None:
     begins no slice."""
     attempt = state.jobs.attempts.get(change.job)
     goes_on = attempt is not None and change.gpus is not None and same_gpus(attempt.gpus, change.gpus)
-    state.jobs.table.slice_s[row] = state.now_s if goes_on and state.jobs.table.using.item(row) > 0 else FOREVER
+    state.jobs.table.slice_start_s[row] = state.now_s if goes_on and state.jobs.table.gpus_in_use.item(row) > 0 else FOREVER
 
 
 def _launched(state: State, launch: Launch, row: int) -> Attempt:
     """Add an attempt, which holds its GPUs from now on."""
     jobs = state.jobs
     table, job, option = jobs.table, launch.job, launch.option
-    account = state.knowledge.options.account.item(option)
+    account = state.beliefs.options.share_column.item(option)
     if account < 0:
-        state.open_account(option)
-        account = state.knowledge.options.account.item(option)
+        state.add_share_column(option)
+        account = state.beliefs.options.share_column.item(option)
     jobs.transition(job, Phase.STARTING, state.now_s)
     table.attempt[row] = launch.attempt
-    table.account[row] = account
+    table.share_column[row] = account
     table.lease_s[row] = launch.lease_s
     state.occupy(job, launch.gpus)
     attempt = jobs.attempts[job] = Attempt(launch.attempt, option, launch.gpus, launch.nodes)
@@ -366,7 +366,7 @@ def _sent(state: State, command: JobCommand) -> None:
             state.jobs.transition(job, Phase.STARTING, state.now_s)
         table.lease_s[row] = max(table.lease_s[row], command.lease_s)
     elif isinstance(command, Suspend):
-        if command.kind is SuspendKind.PARK and not attempt.reserved:
+        if command.kind is SuspendKind.PARK and not attempt.host_memory_reserved:
             state.jobs.attempts[job] = state.memory.reserve(job, attempt)
         jobs.transition(job, Phase.SUSPENDING, state.now_s)
     elif isinstance(command, Resize):
@@ -376,7 +376,7 @@ def _sent(state: State, command: JobCommand) -> None:
 def _resizing(state: State, resize: Resize, attempt: Attempt) -> None:
     """Let a job that resizes hold the larger of its two sizes until it has answered."""
     job = resize.job
-    state.open_account(resize.option)
+    state.add_share_column(resize.option)
     more = np.setdiff1d(resize.gpus, attempt.gpus)
     if len(more):
         state.occupy(job, more)
@@ -385,7 +385,7 @@ def _resizing(state: State, resize: Resize, attempt: Attempt) -> None:
 
 
 def _woke(state: State, settings: Settings, event: TimerFired) -> None:
-    state.question.wake_s = FOREVER
+    state.cycle.timer_s = FOREVER
 
 
 _HANDLERS: dict[type, Callable[[State, Settings, Any], None]] = {

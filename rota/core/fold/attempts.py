@@ -5,7 +5,7 @@ from dataclasses import replace
 import numpy as np
 
 from rota.core.fold import colocation
-from rota.core.fold.measurements import break_off
+from rota.core.fold.measurements import abort_trials
 from rota.core.fold.setbacks import clear_setbacks, set_back
 from rota.core.learn.cordon import cordon
 from rota.core.learn.failing_nodes import note_exit, review
@@ -60,10 +60,10 @@ def started(state: State, settings: Settings, event: Started) -> None:
 
 def _keep_running(state: State, job: int) -> None:
     """Let a job run on that could not be parked. It keeps its GPUs, and jobs that were to get them wait."""
-    jobs, row, planned = state.jobs, state.jobs.row[job], state.machines.planned
+    jobs, row, planned = state.jobs, state.jobs.row[job], state.nodes.planned
     attempt = jobs.attempts[job]
     jobs.table.own("can_park")[row] = False
-    if attempt.reserved:
+    if attempt.host_memory_reserved:
         jobs.attempts[job] = attempt = state.memory.unreserve(attempt)
     jobs.transition(job, Phase.RUNNING, state.now_s)
     for other in sorted(planned.holders(attempt.gpus) - {job}):
@@ -72,10 +72,10 @@ def _keep_running(state: State, job: int) -> None:
             state.set_desired(other, jobs.row[other], -1, None)
             state.requeue(other)
     fits = all(planned.room(gpu) >= jobs.specs[job].milli_per_gpu for gpu in attempt.gpus.tolist())
-    if job not in jobs.desired and job not in jobs.barred and fits:
-        state.set_desired(job, row, state.knowledge.options.alone.item(attempt.option), attempt.gpus)
+    if job not in jobs.desired and job not in jobs.unschedulable_holders and fits:
+        state.set_desired(job, row, state.beliefs.options.alone.item(attempt.option), attempt.gpus)
     state.requeue(job)
-    state.question.invalidate()
+    state.cycle.invalidate()
 
 
 def attached(state: State, settings: Settings, event: Attached) -> None:
@@ -100,7 +100,7 @@ def _known_to_save(state: State, row: int) -> None:
     """Let a job be suspended from now on, so that waiting jobs may get its GPUs."""
     if not state.jobs.table.saves.item(row):
         state.jobs.table.own("saves")[row] = True
-        state.question.invalidate()
+        state.cycle.invalidate()
 
 
 def _resized(state: State, resize: Resize, event: Started) -> None:
@@ -131,7 +131,7 @@ def _learn_resize(state: State, row: int, at_s: float) -> None:
 def begin(state: State, job: int, at_s: float, min_run_factor: float = 0.0) -> None:
     """Begin to run a job whose processes have all started, at the believed rate of its option. `min_run_factor`: as in the
     settings."""
-    jobs, options, question = state.jobs, state.knowledge.options, state.question
+    jobs, options, question = state.jobs, state.beliefs.options, state.cycle
     row, attempt, table, sharing = jobs.row[job], jobs.attempts[job], jobs.table, state.sharing
     if attempt.parked:
         _unpark(state, job, attempt)
@@ -150,26 +150,26 @@ def begin(state: State, job: int, at_s: float, min_run_factor: float = 0.0) -> N
         if min_run_factor:
             _set_min_run(state, row, attempt, at_s, min_run_factor)
     jobs.transition(job, Phase.RUNNING, at_s)
-    table.as_of_s[row] = table.told_s[row] = table.paced_s[row] = at_s
-    table.paced_steps[row] = table.steps_done.item(row)
+    table.as_of_s[row] = table.progress_known_s[row] = table.rate_window_s[row] = at_s
+    table.rate_window_steps[row] = table.steps_done.item(row)
     table.rate[row] = options.rate.item(option) / state.slowdown(job, attempt.gpus)
-    table.using[row] = options.milligpus.item(option) / MILLI
-    table.account[row] = options.account.item(option)
+    table.gpus_in_use[row] = options.milligpus.item(option) / MILLI
+    table.share_column[row] = options.share_column.item(option)
     if sharing:
-        if table.beside.item(row) != NO_JOB:
-            table.own("beside")[row] = NO_JOB
-        table.own("company_s")[row] = at_s
+        if table.colocated_with.item(row) != NO_JOB:
+            table.own("colocated_with")[row] = NO_JOB
+        table.own("colocated_since_s")[row] = at_s
         colocation.began(state, job, at_s)
-    if table.slice_s.item(row) == FOREVER:
-        table.slice_s[row] = at_s
+    if table.slice_start_s.item(row) == FOREVER:
+        table.slice_start_s[row] = at_s
     first = table.first_run_s.item(row)
     if first != first:  # not a number: it never ran
         table.first_run_s[row] = at_s
     state.requeue(job)
-    if question.overtaking:  # when it has made a step, the job that it overtakes may have its turn
+    if question.protects_unstarted:  # when it has made a step, the job that it overtakes may have its turn
         seconds = max(1.0 / max(table.rate.item(row), ROUNDING), MIN_HOLD_SECONDS, table.stays_until_s.item(row) - state.now_s)
         question.until_s = min(question.until_s, state.now_s + seconds)
-    if question.somebody_waits and question.answer is not None:
+    if question.has_waiting_jobs and question.answer is not None:
         ranking, ids = question.answer.allocation, question.answer.ids
         if isinstance(ranking, Ranking) and ranking.run_seconds is not None:  # a rank changes after this run time
             position = int(ids.searchsorted(job))
@@ -193,7 +193,7 @@ def _set_min_run(state: State, row: int, attempt: Attempt, at_s: float, factor: 
 def _learn_stop(state: State, row: int, at_s: float, saved_some: bool) -> None:
     """Note what it cost to stop a job: the time that it took, and all work since the start if nothing was saved."""
     table = state.jobs.table
-    since_s = table.phase_s.item(row) if saved_some else min(table.paced_s.item(row), table.phase_s.item(row))
+    since_s = table.phase_s.item(row) if saved_some else min(table.rate_window_s.item(row), table.phase_s.item(row))
     table.own("stop_seconds")[row] = max(at_s - since_s, 0.0)
 
 
@@ -205,7 +205,7 @@ def suspended(state: State, settings: Settings, event: Suspended) -> None:
         if not event.saved and not state.jobs.specs[event.job].preemptible:
             state.jobs.table.own("saves")[state.jobs.row[event.job]] = False
         end_on_node(state, event.job, event.node, event.at_s, AttemptEnd.SUSPENDED, event.steps_done, setback=event.setback)
-        if state.machines.failing:
+        if state.nodes.failing:
             _leave_failing(state, settings, event.job)
         return
     if not state.jobs.to_kill(event.job) and _answered(state, event, (Suspend,)):
@@ -215,7 +215,11 @@ def suspended(state: State, settings: Settings, event: Suspended) -> None:
         state.jobs.table.suspensions[row] += 1
         if state.jobs.table.phase.item(row) == Phase.SUSPENDING:
             _learn_price(state, row, attempt, event.at_s)
-        _park(state, event.job, state.memory.note_parked(attempt, event.gib, event.keeps) if event.gib else attempt)
+        _park(
+            state,
+            event.job,
+            state.memory.note_parked(attempt, event.host_gib, event.keeps_host_memory) if event.host_gib else attempt,
+        )
         state.jobs.transition(event.job, Phase.PARKED, min(event.at_s, state.now_s))
         state.requeue(event.job)
 
@@ -245,7 +249,7 @@ def exited(state: State, settings: Settings, event: Exited) -> None:
         if settings.cordon_failing_starts < FOREVER:
             note_exit(state, settings, event)
         end_on_node(state, event.job, event.node, event.at_s, VERDICT[event.outcome], event.steps_saved, setback=event.setback)
-        if state.machines.failed_starts or state.machines.failing:
+        if state.nodes.failed_starts or state.nodes.failing:
             _leave_failing(state, settings, event.job)
 
 
@@ -253,11 +257,11 @@ def _leave_failing(state: State, settings: Settings, job: int) -> None:
     """Cordon the free GPUs of failing nodes, as an attempt has ended there, and let its job go to other nodes."""
     review(state, settings)
     cordon(state, settings)
-    want, machines = state.jobs.desired.get(job), state.machines
+    want, machines = state.jobs.desired.get(job), state.nodes
     if want is not None and job not in state.jobs.attempts and not machines.failing.keys().isdisjoint(machines.nodes_of(want)):
         state.set_desired(job, state.jobs.row[job], -1, None)
         state.requeue(job)
-        state.question.invalidate()
+        state.cycle.invalidate()
 
 
 def _answered(state: State, event: Started | Suspended, expected: tuple[type, ...]) -> bool:
@@ -280,9 +284,9 @@ def _settle(state: State, job: int, at_s: float) -> None:
     row, table = state.jobs.row[job], state.jobs.table
     if at_s > state.now_s:
         at_s = state.now_s
-    if table.using.item(row):
-        colocation.book(table, row, at_s)
-        table.using[row] = 0.0
+    if table.gpus_in_use.item(row):
+        colocation.accrue_service(table, row, at_s)
+        table.gpus_in_use[row] = 0.0
         table.rate[row] = 0.0
         if state.sharing:
             colocation.stopped(state, job, at_s)
@@ -295,22 +299,22 @@ def end_on_node(
     """Note that the processes of an attempt on one node are gone, or on all nodes if None. With the last of them the attempt
     ends."""
     attempt = state.jobs.attempts[job]
-    if node is not None and node not in attempt.parts:
+    if node is not None and node not in attempt.live_nodes:
         return
     if verdict is AttemptEnd.FAILED and _asked_to_stop(state, job):
         verdict = AttemptEnd.LOST
-    left = () if node is None else tuple(n for n in attempt.parts if n != node)
+    left = () if node is None else tuple(n for n in attempt.live_nodes if n != node)
     gone = attempt.gpus
     if left:
-        gone = gone[state.machines.cluster.gpu_node[gone] == node]
+        gone = gone[state.nodes.cluster.gpu_node[gone] == node]
     state.vacate(job, gone)
-    if attempt.host_gib or attempt.reserved:
-        state.memory.free(attempt, attempt.parts if node is None else (node,))
-    worst = max(attempt.verdict, verdict)
+    if attempt.host_gib or attempt.host_memory_reserved:
+        state.memory.free(attempt, attempt.live_nodes if node is None else (node,))
+    worst = max(attempt.end, verdict)
     fewest = min(attempt.steps, steps)
     setback = setback or attempt.setback
     if left:
-        state.jobs.attempts[job] = replace(attempt, parts=left, verdict=worst, steps=fewest, setback=setback)
+        state.jobs.attempts[job] = replace(attempt, live_nodes=left, end=worst, steps=fewest, setback=setback)
         flight = state.jobs.in_flight.get(job)
         if flight is not None and node in flight.waiting:
             state.jobs.in_flight[job] = replace(flight, waiting=tuple(n for n in flight.waiting if n != node))
@@ -321,7 +325,7 @@ def end_on_node(
         if not (verdict is AttemptEnd.FINISHED or (verdict is AttemptEnd.SUSPENDED and saving)):
             mark_for_kill(state, job)
     else:
-        _end_life(state, job, at_s, worst, fewest, setback)
+        _end_attempt(state, job, at_s, worst, fewest, setback)
 
 
 def _asked_to_stop(state: State, job: int) -> bool:
@@ -335,7 +339,7 @@ def mark_for_kill(state: State, job: int) -> None:
     state.requeue(job)
 
 
-def _end_life(state: State, job: int, at_s: float, verdict: AttemptEnd, steps: float, setback: str) -> None:
+def _end_attempt(state: State, job: int, at_s: float, verdict: AttemptEnd, steps: float, setback: str) -> None:
     jobs = state.jobs
     row, table = jobs.row[job], jobs.table
     at_s = min(at_s, state.now_s)
@@ -343,7 +347,7 @@ def _end_life(state: State, job: int, at_s: float, verdict: AttemptEnd, steps: f
     flight = jobs.in_flight.get(job)
     suspending = flight is not None and isinstance(flight.command, Suspend)
     if verdict is AttemptEnd.FINISHED:
-        state.knowledge.finish(table.attained.item(row))
+        state.beliefs.finish(table.attained_gpu_seconds.item(row))
         finished(state, job, row)
         finish(state, job, row, Phase.FINISHED, at_s)
         return
@@ -367,31 +371,31 @@ def _end_life(state: State, job: int, at_s: float, verdict: AttemptEnd, steps: f
     table.steps_done[row] = saved
     if setback:  # other jobs may have its GPUs while it pauses
         state.set_desired(job, row, -1, None)
-        state.question.invalidate()
+        state.cycle.invalidate()
     elif verdict is AttemptEnd.SUSPENDED:
         clear_setbacks(state, job)
     if suspending and "stays_until_s" in table.in_use:
         _learn_stop(state, row, at_s, saved_some)
     if verdict is AttemptEnd.SUSPENDED or suspending:
         table.suspensions[row] += 1
-    want, machines = jobs.desired.get(job), state.machines
+    want, machines = jobs.desired.get(job), state.nodes
     # A job that had to leave its GPUs and got no others may now run elsewhere.
     had_to_leave = want is None and bool(machines.draining or machines.cordoned)
     if verdict is not AttemptEnd.SUSPENDED or not suspending or had_to_leave:
-        state.question.invalidate()
+        state.cycle.invalidate()
     jobs.transition(job, Phase.CHECKPOINTED if saved > 0 else Phase.QUEUED, at_s)
     if want is not None and not machines.node_up[machines.cluster.gpu_node[want]].all():
         state.set_desired(job, row, -1, None)
-        state.question.invalidate()
+        state.cycle.invalidate()
     state.requeue(job)
 
 
 def finish(state: State, job: int, row: int, phase: Phase, at_s: float) -> None:
     state.forget(job, row)
     state.jobs.transition(job, phase, at_s)
-    if state.knowledge.trials:
-        break_off(state)
-    state.question.job_ended()
+    if state.beliefs.trials:
+        abort_trials(state)
+    state.cycle.job_ended()
 
 
 def saved(state: State, job: int) -> float:

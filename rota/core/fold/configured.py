@@ -37,27 +37,27 @@ CoreEvent = External | Configured
 
 def configure(state: State, before: Setup, now: Setup) -> None:
     """Fold a setup. `before` is the setup that was in force."""
-    known, settings = state.knowledge, now.settings
+    known, settings = state.beliefs, now.settings
     same_beliefs = now.given.same_as(before.given)
     if not same_beliefs:
         _believe(state, before, now)
-    elif settings.packing and not known.options.has_colocated:
-        known.options = grown(known.options, list(state.jobs.kind_of), state.machines.cluster, known.rates, packing=True)
-        state.jobs.table.widen(known.options.accounts)
+    elif settings.colocation and not known.options.has_colocated:
+        known.options = grown(known.options, list(state.jobs.kind_of), state.nodes.cluster, known.rates, colocation=True)
+        state.jobs.table.widen(known.options.share_columns)
     if settings.tactics.colocating is not None:
         known.sharing = True  # it stays True when the tactic is given up: jobs may share GPUs at that moment
     if not state.jobs.row:
-        state.question.next_round_s = settings.decide.first_round_s(state.now_s)
+        state.cycle.next_round_s = settings.decide.first_round_s(state.now_s)
     if same_beliefs and settings == replace(before.settings, policy=settings.policy):
         return  # an answer of another policy is out of date anyway
     state.set_cordoned(())
     cordon(state, settings)
-    if state.jobs.last_job >= 0 or state.question.decision:  # before the first job there is no plan to make
-        state.question.invalidate()
+    if state.jobs.last_job >= 0 or state.cycle.decision:  # before the first job there is no plan to make
+        state.cycle.invalidate()
 
 
 def _believe(state: State, before: Setup, now: Setup) -> None:
-    known, gpus = state.knowledge, state.machines.cluster.gpus
+    known, gpus = state.beliefs, state.nodes.cluster.gpus
     known.rates = known.measured.over(now.given.rates)
     known.skews = now.given.skews
     _set_costs(state, before.given.costs, now.given.costs)
@@ -66,14 +66,14 @@ def _believe(state: State, before: Setup, now: Setup) -> None:
     if known.learning is not None:
         known.learning = _scores(known.learning, given, gpus)
     known.forget_memos()
-    _set_options(state, packing=now.settings.packing)
+    _set_options(state, pairs=now.settings.colocation)
 
 
 def _set_costs(state: State, before: MoveCosts, now: MoveCosts) -> None:
     """Set the prices of moving jobs. A price that was measured differs from the one given before, and stays."""
     table = state.jobs.table
     state.memory.set_context(now.memory.context_gib)
-    state.knowledge.costs = now
+    state.beliefs.costs = now
     for column, old, new in (
         (table.move_seconds, before.move_seconds, now.move_seconds),
         (table.resize_seconds, before.resize_seconds, now.resize_seconds),
@@ -87,24 +87,24 @@ def _scores(believed: Variability | None, given: Variability | None, gpus: int) 
     if believed is None:
         return given
     fresh = given if given is not None else Variability.alike(gpus)
-    scores, spread, recent = fresh.scores.copy(), fresh.spread.copy(), {}
+    scores, spread, recent = fresh.scores.copy(), fresh.uncertainty.copy(), {}
     for (row, gpu), (first, *latest) in believed.recent.items():
         if latest and believed.classes[row] in fresh.classes:
             place = fresh.classes.index(believed.classes[row])
             recent[place, gpu] = ((first[0], float(scores[place, gpu]), first[2]), *latest)
-            scores[place, gpu], spread[place, gpu] = believed.scores[row, gpu], believed.spread[row, gpu]
+            scores[place, gpu], spread[place, gpu] = believed.scores[row, gpu], believed.uncertainty[row, gpu]
     if not recent:
         return fresh
-    return replace(fresh, scores=scores, spread=spread, recent=recent, first_spread=fresh.spread)
+    return replace(fresh, scores=scores, uncertainty=spread, recent=recent, first_uncertainty=fresh.uncertainty)
 
 
-def _set_options(state: State, *, packing: bool) -> None:
+def _set_options(state: State, *, pairs: bool) -> None:
     """Set the rate of every option, and add options where there were none. Numbers of options stay."""
-    known, table, cluster = state.knowledge, state.jobs.table, state.machines.cluster
+    known, table, cluster = state.beliefs, state.jobs.table, state.nodes.cluster
     kinds = list(state.jobs.kind_of)
     options = renewed(known.options, kinds, cluster, known.rates, set(range(len(kinds))))
-    known.options = options = grown(options, kinds, cluster, known.rates, packing=packing)
-    table.widen(options.accounts)
+    known.options = options = grown(options, kinds, cluster, known.rates, colocation=pairs)
+    table.widen(options.share_columns)
     for job, row in state.jobs.row.items():
         best = options.best.item(table.kind.item(row))
         if best >= 0:
@@ -114,8 +114,8 @@ def _set_options(state: State, *, packing: bool) -> None:
             nominal = known.rates.rate_of(spec.profile, spec.demand, accelerator, width, batch_size)[0]
             table.nominal_rate[row] = nominal or table.best_rate[row]
         state.refresh_fit(job)
-    runs = ((table.using[: table.size] > 0) & (table.rate[: table.size] > 0)).nonzero()[0]
-    table.rate[runs] = options.rate[options.by_account[table.kind[runs], table.account[runs]]]
-    for row in runs[table.beside[runs] != NO_JOB].tolist():
+    runs = ((table.gpus_in_use[: table.size] > 0) & (table.rate[: table.size] > 0)).nonzero()[0]
+    table.rate[runs] = options.rate[options.by_share_column[table.kind[runs], table.share_column[runs]]]
+    for row in runs[table.colocated_with[runs] != NO_JOB].tolist():
         colocation.colocated_rate(state, row)
     table.rate[runs] /= [state.slowdown(job, state.jobs.attempts[job].gpus) for job in table.id[runs].tolist()]

@@ -9,11 +9,11 @@ WORTH_COUNTING = 1e-3
 """A smaller share promises nothing."""
 
 
-def forgive_common_debt(state: State, rows: Ints, share: Floats) -> None:
+def subtract_mean_deficit(state: State, rows: Ints, share: Floats) -> None:
     """Take from all jobs with a share of a pool what it owes them on average. Moves take time, and gangs may not fit beside each
     other: so a pool gives less than was promised. If that were owed, debts would grow, and come before every new job."""
-    jobs, options, pools = state.jobs.table, state.knowledge.options, len(state.machines.cluster.pools)
-    of = options.by_account[jobs.kind[rows]]
+    jobs, options, pools = state.jobs.table, state.beliefs.options, len(state.nodes.cluster.pools)
+    of = options.by_share_column[jobs.kind[rows]]
     job, account = ((share > WORTH_COUNTING) & (of >= 0)).nonzero()
     option = of[job, account]
     pool, gpus = options.pool[option], options.milligpus[option]

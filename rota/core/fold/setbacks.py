@@ -11,7 +11,7 @@ from rota.core.state.records import Setback
 from rota.core.state.state import State
 from rota.model.units import FOREVER
 
-MOST = 5
+MAX_SETBACKS = 5
 """With this many in a row a job fails."""
 FIRST_PAUSE_SECONDS = 5.0
 """The pause after the first; each further one is twice as long."""
@@ -24,7 +24,7 @@ def set_back(state: State, job: int, what: str) -> bool:
     until_s = state.now_s + FIRST_PAUSE_SECONDS * 2.0 ** (times - 1)
     state.jobs.setbacks[job] = Setback(times, what, until_s)
     state.jobs.block(job, PAUSED)
-    return times >= MOST
+    return times >= MAX_SETBACKS
 
 
 def end_pauses(state: State) -> None:
@@ -33,7 +33,7 @@ def end_pauses(state: State) -> None:
         if -FOREVER < setback.until_s <= state.now_s:
             state.jobs.setbacks[job] = replace(setback, until_s=-FOREVER)
             state.jobs.unblock(job, PAUSED)
-            state.question.invalidate()
+            state.cycle.invalidate()
 
 
 def clear_setbacks(state: State, job: int) -> None:

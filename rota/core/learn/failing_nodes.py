@@ -7,7 +7,7 @@ GPUs are taken out of service: jobs that run on the node stay.
 
 from dataclasses import replace
 
-from rota.core.learn.cordon import MOST, cordon
+from rota.core.learn.cordon import MAX_CORDONED_FRACTION, cordon
 from rota.core.settings import Settings
 from rota.core.state.records import FailedStart
 from rota.core.state.state import State
@@ -26,7 +26,7 @@ CORDON_SECONDS = 3600.0
 
 def note_exit(state: State, settings: Settings, event: Exited) -> None:
     """An attempt is about to be taken for ended. If it was not asked to end, and has just begun, its start has failed."""
-    job, parts = event.job, state.jobs.attempts[event.job].parts
+    job, parts = event.job, state.jobs.attempts[event.job].live_nodes
     row, table = state.jobs.row[job], state.jobs.table
     if event.outcome is Outcome.FINISHED:
         _ran_well(state, job, parts)
@@ -36,7 +36,7 @@ def note_exit(state: State, settings: Settings, event: Exited) -> None:
     late = event.at_s - table.phase_s.item(row) >= START_SECONDS
     if asked or late or node not in parts or event.outcome not in (Outcome.FAILED, Outcome.LOST):
         return
-    machines = state.machines
+    machines = state.nodes
     if job in machines.failing_jobs:
         return
     if any(each.job == job for other, failed in machines.failed_starts.items() if other != node for each in failed):
@@ -51,17 +51,17 @@ def note_exit(state: State, settings: Settings, event: Exited) -> None:
 
 def review(state: State, settings: Settings) -> None:
     """See which jobs have started well by now; put nodes on trial, cordon them, or give them another chance."""
-    machines, jobs = state.machines, state.jobs
+    machines, jobs = state.nodes, state.jobs
     machines.failing_jobs &= jobs.row.keys()
     ended = {each.job for failed in machines.failed_starts.values() for each in failed if each.job not in jobs.row}
     _leave_out(state, {job for job in ended if not _elsewhere(state, job)})
     for job in {each.job for failed in machines.failed_starts.values() for each in failed} & jobs.attempts.keys():
         if _runs_well(state, job, -FOREVER):
-            _ran_well(state, job, jobs.attempts[job].parts)
-    most = max(int(len(machines.cluster.nodes) * MOST), 1)
+            _ran_well(state, job, jobs.attempts[job].live_nodes)
+    most = max(int(len(machines.cluster.nodes) * MAX_CORDONED_FRACTION), 1)
     for node, failed in list(machines.failed_starts.items()):
         first_s, times = min(each.first_s for each in failed), sum(each.times for each in failed)
-        if any(node in mine.parts and _runs_well(state, job, first_s) for job, mine in jobs.attempts.items()):
+        if any(node in mine.live_nodes and _runs_well(state, job, first_s) for job, mine in jobs.attempts.items()):
             acquit(state, settings, node)
         elif node not in machines.failing and times >= settings.cordon_failing_starts and len(machines.failing) < most:
             machines.failing[node] = state.now_s + TRIAL_SECONDS
@@ -77,19 +77,19 @@ def review(state: State, settings: Settings) -> None:
 
 def acquit(state: State, settings: Settings, node: int) -> None:
     """The node was booted, has left, has been out of service for long enough, or is not at fault."""
-    state.machines.failed_starts.pop(node, None)
-    state.machines.proven_failures.pop(node, None)
-    if state.machines.failing.pop(node, None) is not None:
+    state.nodes.failed_starts.pop(node, None)
+    state.nodes.proven_failures.pop(node, None)
+    if state.nodes.failing.pop(node, None) is not None:
         cordon(state, settings)
 
 
 def failing_nodes(state: State) -> list[str]:
     """Return a sentence for each node that is on trial or cordoned, for operators."""
     found = []
-    for node in state.machines.failing:
-        proven = state.machines.proven_failures.get(node, ())
-        failed = proven or state.machines.failed_starts.get(node, ())
-        name, which = state.machines.cluster.nodes[node].name, _named(tuple(each.job for each in failed))
+    for node in state.nodes.failing:
+        proven = state.nodes.proven_failures.get(node, ())
+        failed = proven or state.nodes.failed_starts.get(node, ())
+        name, which = state.nodes.cluster.nodes[node].name, _named(tuple(each.job for each in failed))
         why = f"{counted(sum(each.times for each in failed), 'start')} ended there within {START_SECONDS:.0f} s ({which})"
         one = len({each.job for each in failed}) == 1
         verdict = ("it runs" if one else "they run") if proven else ("it is tried" if one else "they are tried")
@@ -110,20 +110,20 @@ def _runs_well(state: State, job: int, since_s: float) -> bool:
 
 def _ran_well(state: State, job: int, parts: tuple[int, ...]) -> None:
     """Note that a job ran on these nodes, so that other nodes on which it failed may be at fault."""
-    state.machines.failing_jobs.discard(job)
-    for node, failed in list(state.machines.failed_starts.items()):
+    state.nodes.failing_jobs.discard(job)
+    for node, failed in list(state.nodes.failed_starts.items()):
         if node not in parts and any(each.job == job for each in failed):
-            state.machines.failed_starts[node] = tuple(replace(e, elsewhere=True) if e.job == job else e for e in failed)
+            state.nodes.failed_starts[node] = tuple(replace(e, elsewhere=True) if e.job == job else e for e in failed)
 
 
 def _elsewhere(state: State, job: int) -> bool:
-    return any(each.elsewhere for failed in state.machines.failed_starts.values() for each in failed if each.job == job)
+    return any(each.elsewhere for failed in state.nodes.failed_starts.values() for each in failed if each.job == job)
 
 
 def _leave_out(state: State, jobs: set[int]) -> None:
     """Forget the failed starts of jobs, which say nothing about nodes."""
-    for node, failed in list(state.machines.failed_starts.items()) if jobs else ():
+    for node, failed in list(state.nodes.failed_starts.items()) if jobs else ():
         left = tuple(each for each in failed if each.job not in jobs)
-        state.machines.failed_starts[node] = left
+        state.nodes.failed_starts[node] = left
         if not left:
-            del state.machines.failed_starts[node]
+            del state.nodes.failed_starts[node]

@@ -10,17 +10,17 @@ from rota.model.units import FOREVER, Floats, Ints
 
 KEEP_LENGTHS = 256
 """Number of latest lengths that are kept for each model."""
-MOST_PREDICTIONS = 4096
+MAX_PREDICTIONS = 4096
 """Number of latest predictions that are kept."""
 NOTED = 16
 """Most predictions that are noted of a job: one each time that it has trained twice as long."""
 
 
-def foresee(state: State, rows: Ints) -> LengthPredictions:
+def predict_lengths(state: State, rows: Ints) -> LengthPredictions:
     """Predict the lengths of these jobs."""
-    table, lengths = state.jobs.table, state.knowledge.lengths
+    table, lengths = state.jobs.table, state.beliefs.lengths
     epoch_steps = _epoch_steps(state, rows)
-    since = (state.now_s - table.as_of_s[rows]) * (table.using[rows] > 0)
+    since = (state.now_s - table.as_of_s[rows]) * (table.gpus_in_use[rows] > 0)
     done = (table.steps_done[rows] + table.rate[rows] * since) / epoch_steps
     known = [length for each in lengths.values() for length in each]
     usual = float(np.mean(known)) if known else USUAL_EPOCHS
@@ -45,8 +45,8 @@ def _epoch_steps(state: State, rows: Ints) -> Floats:
 
 def note(state: State) -> None:
     """Note the predictions for jobs that have trained twice as long since their last note, as the policy is called."""
-    rows, table, foreseen = state.jobs.rows, state.jobs.table, state.knowledge.foreseen
-    seen = foresee(state, rows)
+    rows, table, foreseen = state.jobs.rows, state.jobs.table, state.beliefs.predicted
+    seen = predict_lengths(state, rows)
     for at in (seen.epochs >= np.maximum(2 * table.noted_epochs[rows], 1.0)).nonzero()[0].tolist():
         row, done = rows.item(at), seen.epochs.item(at)
         before = foreseen.get(table.id.item(row), ())
@@ -56,14 +56,14 @@ def note(state: State) -> None:
 
 def finished(state: State, job: int, row: int) -> None:
     """Learn from a job that ran to its end."""
-    knowledge, table = state.knowledge, state.jobs.table
+    knowledge, table = state.beliefs, state.jobs.table
     epochs = table.steps_done.item(row) / (table.epoch_steps.item(row) or EPOCH_SECONDS * table.nominal_rate.item(row))
     if epochs <= 0:
         return  # it had nothing to do, or did not report its steps
     model = model_of(state.jobs.specs[job].profile)
     latest = (epochs,)
     knowledge.lengths[model] = knowledge.lengths.get(model, ())[1 - KEEP_LENGTHS :] + latest
-    notes = knowledge.foreseen.pop(job, ())
+    notes = knowledge.predicted.pop(job, ())
     if notes:
         made = tuple(LengthPrediction(model, at, believed, epochs) for at, believed in notes)
-        knowledge.predictions = (*knowledge.predictions, *made)[-MOST_PREDICTIONS:]
+        knowledge.predictions = (*knowledge.predictions, *made)[-MAX_PREDICTIONS:]

@@ -29,14 +29,14 @@ class CandidateTable:
         self._state = state
         self._settings = settings
         self.rows = rows
-        self.options: Options = state.knowledge.options
+        self.options: Options = state.beliefs.options
         self.starts_cost = starts_cost(state)
         """Whether starting a job costs anything, so that jobs can be protected."""
-        self.moves_are_free = not (state.knowledge.costs.move_seconds and settings.drawing.saves_moves)
+        self.moves_are_free = not (state.beliefs.costs.move_seconds and settings.selection.saves_moves)
         """Whether nothing is gained by fewer moves, or the selection rules do not count them."""
-        self.upgrades = settings.drawing.upgrades
+        self.upgrades = settings.selection.upgrades
         """Whether a job that no other may suspend may still move to faster GPUs."""
-        self.types_stay = settings.drawing.types_stay
+        self.types_stay = settings.selection.types_stay
         """Whether an answer that is blind to types moves no job to another type while all jobs have GPUs."""
         self.horizon_seconds = settings.horizon_seconds
         """Time within which a move must pay for itself, in seconds."""
@@ -59,12 +59,12 @@ class CandidateTable:
         if gpu not in self.kept_gpus:
             return MILLI
         mine = set(self._state.jobs.table.id[self.rows if self.alive is None else self.rows[self.alive]].tolist())
-        return MILLI - sum(size for job, size in self._state.machines.planned.parts.get(gpu, ()) if job not in mine)
+        return MILLI - sum(size for job, size in self._state.nodes.planned.gpu_fractions.get(gpu, ()) if job not in mine)
 
-    def kept_in_parts(self) -> list[int]:
+    def kept_fractional_gpus(self) -> list[int]:
         """Kept GPUs of which jobs have parts only, in order: what is left of them is there for others."""
         state, usable = self._state, self._state.usable()[0]
-        parts = {gpu: state.machines.planned.parts.get(gpu, ()) for gpu in sorted(self.kept_gpus)}
+        parts = {gpu: state.nodes.planned.gpu_fractions.get(gpu, ()) for gpu in sorted(self.kept_gpus)}
         return [
             gpu for gpu, held in parts.items() if held and usable[gpu] and all(state.jobs.specs[job].gpus < 1 for job, _ in held)
         ]
@@ -75,7 +75,7 @@ class CandidateTable:
     @lazy
     def running(self) -> Bools:
         """Whether the processes of each job are known to run."""
-        return self._state.jobs.table.using[self.rows] > 0
+        return self._state.jobs.table.gpus_in_use[self.rows] > 0
 
     @lazy
     def kind(self) -> Ints:
@@ -89,7 +89,7 @@ class CandidateTable:
     @property
     def gpu_pool(self) -> Ints:
         """The pool of each GPU of the cluster."""
-        return self._state.machines.cluster.gpu_pool
+        return self._state.nodes.cluster.gpu_pool
 
     @lazy
     def move_seconds(self) -> Floats:
@@ -129,18 +129,18 @@ class CandidateTable:
     @lazy
     def had_seconds(self) -> Floats:
         """What each job got, less what earlier shares still owe."""
-        return self._settings.drawing.had_seconds(self.received_seconds, self.deficit_seconds)
+        return self._settings.selection.had_seconds(self.received_seconds, self.deficit_seconds)
 
     @property
     def shares_seconds(self) -> float:
         """How long the shares in force have been so."""
-        return self._state.now_s - self._state.question.shares_s
+        return self._state.now_s - self._state.cycle.shares_s
 
     def margin_seconds(self, share: Floats) -> Floats:
         """How much further behind another job must be to take the place of one that runs, given how much each should run. One
         that has never run need not wait for that."""
         share = np.where(self.never_ran, 1.0, share)
-        return self._settings.drawing.margin_seconds(self.move_seconds, share, self.horizon_seconds)
+        return self._settings.selection.margin_seconds(self.move_seconds, share, self.horizon_seconds)
 
     @lazy
     def never_ran(self) -> Bools:
@@ -161,27 +161,22 @@ class CandidateTable:
     def slice_left_seconds(self) -> Floats:
         """How long each granted job keeps its GPUs in this slice."""
         table, rows = self._state.jobs.table, self.rows
-        begun_s = table.slice_s[rows]
+        begun_s = table.slice_start_s[rows]
         begun_s = np.where(begun_s < FOREVER, begun_s, table.phase_s[rows])  # one that is starting has a whole slice before it
         return self.slice_seconds - np.where(table.option[rows] >= 0, self._state.now_s - begun_s, FOREVER)
 
     def memoised(self, owner: object, make: Callable[["CandidateTable"], T]) -> T:
         """What `make` answers for this table, made once as long as the answer and the options are the same."""
-        return self._state.question.memoised(owner, self.options, lambda: make(self))
+        return self._state.cycle.memoised(owner, self.options, lambda: make(self))
 
-    def pool_order(self, blind: bool) -> Ints:
+    def pool_order(self, type_agnostic: bool) -> Ints:
         """Rank of each pool in the order they are filled: fastest type first, or in a random order, new each time."""
         state = self._state
-        if blind:
-            return (
-                keyed_rng(self._settings.seed, state.question.plans, 5)
-                .random(len(state.machines.cluster.pools))
-                .argsort()
-                .argsort()
-            )
-        return state.knowledge.pool_rank(state.machines.cluster)
+        if type_agnostic:
+            return keyed_rng(self._settings.seed, state.cycle.plans, 5).random(len(state.nodes.cluster.pools)).argsort().argsort()
+        return state.beliefs.pool_rank(state.nodes.cluster)
 
     @lazy
     def _since(self) -> Floats:
         table, rows = self._state.jobs.table, self.rows
-        return np.where(table.using[rows] > 0, self._state.now_s - table.as_of_s[rows], 0.0)
+        return np.where(table.gpus_in_use[rows] > 0, self._state.now_s - table.as_of_s[rows], 0.0)

@@ -6,7 +6,7 @@ import numpy as np
 
 from rota.core.plan.candidate_table import CandidateTable
 from rota.core.plan.draft import Draft
-from rota.core.plan.order import Candidates, draw, expand_options
+from rota.core.plan.order import Candidates, expand_options, order_candidates
 from rota.core.state.records import NO_GPUS, PolicyAnswer
 from rota.core.state.state import State
 from rota.model.options import Options
@@ -17,19 +17,19 @@ def list_candidates(draft: Draft) -> None:
     """List the candidates of a draft, best first, and the GPUs of each pool that they may have."""
     state, settings, table, alive = draft.state, draft.settings, draft.table, draft.alive
     _, capacity = state.usable()
-    candidates = draw(draft.allocation, table)
-    if settings.wait_for_place or candidates.reserve or table.options.has_fractions:
+    candidates = order_candidates(draft.allocation, table)
+    if settings.wait_for_locality or candidates.reserve or table.options.has_fractions:
         candidates = expand_options(candidates, table)
     if alive is not None:
         spoken_of = np.zeros(state.jobs.table.size, dtype=bool)
         spoken_of[table.rows[alive]] = True
         kept = _kept_gpus(state, state.jobs.rows[~spoken_of[state.jobs.rows]])
-        capacity = capacity - np.bincount(state.machines.cluster.gpu_pool[kept], minlength=len(capacity))
+        capacity = capacity - np.bincount(state.nodes.cluster.gpu_pool[kept], minlength=len(capacity))
         table.alive, table.kept_gpus = alive, set(kept.tolist())
-        candidates = _with_alone(_living(candidates, alive), state.knowledge.options)
-    if not state.question.fresh and settings.drawing.only_goes_on(draft.allocation):
+        candidates = _with_alone(_living(candidates, alive), state.beliefs.options)
+    if not state.cycle.has_new_answer and settings.selection.only_goes_on(draft.allocation):
         candidates = _running_only(expand_options(candidates, table), table)
-    if not settings.drawing.backfill:
+    if not settings.selection.backfill:
         candidates.blocking = True
     if table.starts_cost:
         candidates = _protected_first(candidates, table, alive)

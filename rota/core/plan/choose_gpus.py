@@ -38,7 +38,7 @@ def _current_gpus(state: State, view: PlacementView, unit: Unit, running: bool) 
         gpus, attempt = state.jobs.desired.get(job), state.jobs.attempts.get(job)
         if gpus is None or (running and (attempt is None or attempt.parked or not same_gpus(gpus, attempt.gpus))):
             continue
-        if len(gpus) == need and state.machines.cluster.gpu_pool[gpus[0]] == pool and view.available[gpus].all():
+        if len(gpus) == need and state.nodes.cluster.gpu_pool[gpus[0]] == pool and view.available[gpus].all():
             view.available[gpus] = False
             return gpus
     return None
@@ -46,7 +46,7 @@ def _current_gpus(state: State, view: PlacementView, unit: Unit, running: bool) 
 
 def _wants(state: State, unit: Unit) -> tuple[int, int]:
     option = unit[0][1]
-    return int(state.knowledge.options.pool[option]), int(state.knowledge.options.gpus[option])
+    return int(state.beliefs.options.pool[option]), int(state.beliefs.options.gpus[option])
 
 
 def _request(state: State, unit: Unit) -> PlacementRequest:
@@ -77,7 +77,7 @@ def choose_for_jobs(
         if hint and len(hint) == requests[number].gpus and view.available[list(hint)].all():
             placed[number] = np.array(sorted(hint), dtype=np.int64)
             view.available[placed[number]] = False
-    if state.knowledge.options.elastic and placer.sticky:
+    if state.beliefs.options.elastic and placer.sticky:
         for number, request in enumerate(requests):
             gpus = resized_in_place(state, view, request) if number not in placed else None
             if gpus is not None:
@@ -96,7 +96,7 @@ def resized_in_place(state: State, view: PlacementView, request: PlacementReques
     attempt = state.jobs.attempts.get(request.job)
     if attempt is None or attempt.parked or not state.jobs.specs[request.job].can_resize:
         return None
-    mine, cluster = attempt.gpus, state.machines.cluster
+    mine, cluster = attempt.gpus, state.nodes.cluster
     if request.current is None or not same_gpus(mine, request.current) or not view.available[mine].all():
         return None
     if cluster.gpu_pool[mine[0]] != request.pool:
@@ -107,7 +107,7 @@ def resized_in_place(state: State, view: PlacementView, request: PlacementReques
         rest = np.setdiff1d(np.arange(len(mine)), first)
         spare = request.gpus - len(first)
         return np.sort(mine[np.concatenate((first, rest[:spare]))]) if spare >= 0 else None
-    free = view.available & np.isin(cluster.gpu_node, attempt.parts)
+    free = view.available & np.isin(cluster.gpu_node, attempt.live_nodes)
     free[mine] = False
     more = free.nonzero()[0][: request.gpus - len(mine)]
     return np.sort(np.concatenate((mine, more))) if len(more) == request.gpus - len(mine) else None

@@ -46,11 +46,11 @@ class Draft:
         alive: Bools | None = None,
         pinned: Bools | None = None,
     ) -> None:
-        assert state.question.answer is not None
+        assert state.cycle.answer is not None
         self.state = state
         self.settings = settings
         self.placer = placer
-        self.allocation: Allocation = state.question.answer.allocation
+        self.allocation: Allocation = state.cycle.answer.allocation
         self.table = CandidateTable(state, rows, settings)
         self.alive = alive
         """Which jobs of the answer may be scheduled. None: all of them, and there are no others."""
@@ -128,11 +128,11 @@ class Draft:
         state = self.state
         slow, exact = slowdowns(state)
         return PlacementView(
-            state.machines.cluster,
+            state.nodes.cluster,
             available,
-            state.machines.observed.free,
+            state.nodes.observed.free,
             self.settings.seed,
-            state.question.decision,
+            state.cycle.decision,
             slow,
             exact,
         )
@@ -140,11 +140,11 @@ class Draft:
 
 def slowdowns(state: State) -> tuple[Floats | None, Floats | None]:
     """How slow each GPU is believed to be, in levels and exactly. None: GPUs of a type are alike."""
-    known = state.knowledge.variability
+    known = state.beliefs.variability
     return (None, None) if known is None else (known.bins(), known.feared)
 
 
 def released(state: State, jobs: list[int]) -> Bools:
     """GPUs that are free in the plan once these jobs give theirs up."""
     desired = state.jobs.desired
-    return state.machines.planned.free_without((job, desired[job]) for job in jobs if job in desired)
+    return state.nodes.planned.free_without((job, desired[job]) for job in jobs if job in desired)

@@ -56,7 +56,7 @@ def grant(candidates: Candidates, table: CandidateTable, capacity: Ints) -> Gran
         return Grants(granted, option, left)
     if options.has_fractions:
         wanted = options.best[table.kind[position]] if wanted is None else wanted
-        return _fill_with_parts(candidates, wanted, table, left)
+        return _fill_with_fractions(candidates, wanted, table, left)
     if wanted is None and len(left) == 1 and not candidates.reserve:
         granted = _fill_one_pool(position, table, left, candidates.blocking)
         option[granted] = options.best[table.kind[granted]]
@@ -77,13 +77,13 @@ def grant(candidates: Candidates, table: CandidateTable, capacity: Ints) -> Gran
     return Grants(granted, option, left)
 
 
-def _fill_with_parts(candidates: Candidates, wanted: Ints, table: CandidateTable, left: Ints) -> Grants:
+def _fill_with_fractions(candidates: Candidates, wanted: Ints, table: CandidateTable, left: Ints) -> Grants:
     """Greedy in order where some jobs ask for a part of a GPU. A part goes where the job has one already, else to the fullest GPU
     that is split and has room, else to a GPU of its own. Where others may overtake the first job that does not fit only without
     delaying it, they must end before any job ends that was granted before it: till then it cannot start."""
     options, room = table.options, left.tolist()
     option, partner = np.full(len(table.rows), -1, dtype=np.int64), np.full(len(table.rows), -1, dtype=np.int64)
-    split = [SplitGpu(table.gpu_pool.item(gpu), gpu, table.room_at(gpu)) for gpu in table.kept_in_parts()]
+    split = [SplitGpu(table.gpu_pool.item(gpu), gpu, table.room_at(gpu)) for gpu in table.kept_fractional_gpus()]
     waiting: dict[int, list[int]] = {}
     order: list[int] = []
     seconds = table.steps_left[candidates.position] / options.rate[wanted] if candidates.reserve else np.zeros(len(wanted))

@@ -47,8 +47,8 @@ def first_fit(candidates: Candidates, preference: Preference, table: CandidateTa
     """Return the positions of granted jobs, in order, and the option of each. `left` becomes what the pools have after that."""
     options = table.options
     rates = options.rate.tolist()
-    if preference.blind:
-        rates = (1.0 + table.pool_order(blind=True)[options.pool]).tolist()
+    if preference.type_agnostic:
+        rates = (1.0 + table.pool_order(type_agnostic=True)[options.pool]).tolist()
     needs, pools, hopeless = options.milligpus.tolist(), options.pool.tolist(), options.too_slow.tolist()
     room = left.tolist()
     kinds: dict[int, _OpenOptions] = {}
@@ -67,9 +67,9 @@ def first_fit(candidates: Candidates, preference: Preference, table: CandidateTa
             stuck = held >= 0 and hopeless[held]
             if held >= 0 and protected[job]:
                 row = held if needs[held] <= room[pools[held]] else -1
-            elif held < 0 or (stuck and (preference.blind or not preference.may_move)):
+            elif held < 0 or (stuck and (preference.type_agnostic or not preference.may_move)):
                 row = mine.best(room)
-            elif preference.may_move and not preference.blind:
+            elif preference.may_move and not preference.type_agnostic:
                 row = _best_move(job, held, stuck, mine, table, room, needs[held] <= room[pools[held]])
             elif needs[held] <= room[pools[held]]:
                 row = held

@@ -1,4 +1,4 @@
-"""Gang search: jobs wait rather than be scattered (`wait_for_place`). The planner does this; a placer makes no job wait.
+"""Gang search: jobs wait rather than be scattered (`wait_for_locality`). The planner does this; a placer makes no job wait.
 
 Jobs with a grant take their places in the order of the policy. A job that the placer would keep together waits if it finds no
 place on as few nodes as it needs, of those in service. Its GPUs go to the jobs behind it, unless no job may overtake. Running
@@ -63,38 +63,38 @@ class GangSearch:
             if position in self._settled:
                 continue
             option = int(self._option[position])
-            if self._takes_part(position) or self._stays(position, option) or self._starts(position, option):
+            if self._takes_fraction(position) or self._stays(position, option) or self._starts(position, option):
                 continue
             self._give_up(position, option)
             if self._otherwise(position) or not self._blocking:
                 continue
             for later in self._granted[number + 1 :]:
-                if not self._takes_part(later) and not self._stays(later, int(self._option[later])):
+                if not self._takes_fraction(later) and not self._stays(later, int(self._option[later])):
                     self._give_up(later, int(self._option[later]))
             break
         if self._refused:
             self._go_on()
         for split in self._split:
-            self._place_parts(split)
+            self._place_fractions(split)
         order = np.array(self._order, dtype=np.int64)
         waiting = {int(kind) for kind in self._table.kind[self._option < 0]}
         fragmented = tuple(sorted({kind for kind, _ in self._refused} & waiting))
         return Places(Grants(order, self._option, self._left, split=self._split), self._gpus, fragmented)
 
-    def _takes_part(self, position: int) -> bool:
+    def _takes_fraction(self, position: int) -> bool:
         """Defer a job that takes a fraction of a GPU: it cannot be scattered, so it is placed after all gangs."""
         if self._table.options.milligpus[self._option[position]] >= MILLI:
             return False
         self._order.append(position)
         return True
 
-    def _place_parts(self, split: SplitGpu) -> None:
+    def _place_fractions(self, split: SplitGpu) -> None:
         """Place jobs that take fractions of one GPU: on the GPU that some of them have, or on one that the placer picks."""
         state, gpus = self._state, np.array([split.gpu], dtype=np.int64)
         if split.gpu < 0:
             job = self._jobs[split.members[0]]
             request = request_for(state, job, split.pool, 1, state.jobs.table.move_seconds.item(state.jobs.row[job]))
-            gpus = self._ask(request, self._view.available & (state.machines.cluster.gpu_pool == split.pool))
+            gpus = self._ask(request, self._view.available & (state.nodes.cluster.gpu_pool == split.pool))
             self._view.available[gpus] = False
         for position in split.members:
             if self._table.current_gpu(position, int(self._option[position])) != gpus.item(0):
@@ -120,14 +120,14 @@ class GangSearch:
         if key in self._refused:
             return False
         state, job = self._state, self._jobs[position]
-        pool, need = int(state.knowledge.options.pool[option]), int(state.knowledge.options.gpus[option])
+        pool, need = int(state.beliefs.options.pool[option]), int(state.beliefs.options.gpus[option])
         request = request_for(state, job, pool, need, state.jobs.table.move_seconds.item(state.jobs.row[job]))
         hint = list(self._hints.get(position, ()))
         for room in (self._view.available & ~self._behind, self._view.available):
             if hint and room[hint].all():
                 gpus: Ints | None = np.array(sorted(hint), dtype=np.int64)
             else:
-                gpus = self._place(request, room & (state.machines.cluster.gpu_pool == pool))
+                gpus = self._place(request, room & (state.nodes.cluster.gpu_pool == pool))
             if gpus is not None:
                 self._take(position, option, gpus)
                 self._gpus[position] = gpus
@@ -143,14 +143,14 @@ class GangSearch:
         if not self._placer.keeps_together(request):
             return self._ask(request, room)
         state, fewest = self._state, self._state.fewest_nodes(request.pool, request.gpus)
-        nodes = _whole(state.machines.cluster.count_by_node(room), request.gpus, fewest)
+        nodes = _whole(state.nodes.cluster.count_by_node(room), request.gpus, fewest)
         if nodes is None:
             return None
         gpus = self._ask(request, room)
-        if len(state.machines.nodes_of(gpus)) <= fewest:
+        if len(state.nodes.nodes_of(gpus)) <= fewest:
             return gpus
-        together = self._ask(request, room & np.isin(state.machines.cluster.gpu_node, nodes))
-        return together if len(state.machines.nodes_of(together)) <= fewest else gpus
+        together = self._ask(request, room & np.isin(state.nodes.cluster.gpu_node, nodes))
+        return together if len(state.nodes.nodes_of(together)) <= fewest else gpus
 
     def _ask(self, request: PlacementRequest, room: Bools) -> Ints:
         before = self._view.available
@@ -165,19 +165,19 @@ class GangSearch:
         self._order.append(position)
 
     def _give_up(self, position: int, option: int) -> None:
-        self._left[self._state.knowledge.options.pool[option]] += self._state.knowledge.options.milligpus[option]
+        self._left[self._state.beliefs.options.pool[option]] += self._state.beliefs.options.milligpus[option]
         self._option[position] = -1
 
     def _otherwise(self, position: int) -> bool:
         """Whether a job finds a place by another of its options."""
         for option in self._way[self._position == position].tolist():
             if self._fits(option) and self._starts(position, option):
-                self._left[self._state.knowledge.options.pool[option]] -= self._state.knowledge.options.milligpus[option]
+                self._left[self._state.beliefs.options.pool[option]] -= self._state.beliefs.options.milligpus[option]
                 return True
         return False
 
     def _fits(self, option: int) -> bool:
-        return bool(self._state.knowledge.options.milligpus[option] <= self._left[self._state.knowledge.options.pool[option]])
+        return bool(self._state.beliefs.options.milligpus[option] <= self._left[self._state.beliefs.options.pool[option]])
 
     def _go_on(self) -> None:
         """Grant what is left to the jobs behind, first to jobs that hold it already and would be suspended for nothing."""

@@ -33,10 +33,10 @@ def stable_until_change(draft: Draft) -> bool:
         return False
     if allocation.until_s < FOREVER or (allocation.memory is not None and not allocation.memory_can_wait):
         return False
-    options, machines, decide = state.knowledge.options, state.machines, settings.decide
+    options, machines, decide = state.beliefs.options, state.nodes, settings.decide
     if options.by_kind.shape[1] > 1 or options.has_fractions or machines.draining or machines.cordoned or machines.taken:
         return False
-    if settings.tactics or settings.wait_for_place:
+    if settings.tactics or settings.wait_for_locality:
         return False  # another job may use what one gives back
     return isinstance(decide, AtEvents) and not decide.solve_every_seconds
 
@@ -51,7 +51,7 @@ def holds_until_s(draft: Draft, granted: Bools, some_wait: bool, overtakes: Bool
         return FOREVER
     holds = holds_seconds(allocation, granted, some_wait, draft.table)
     # Before the policy may be asked again, an answer that has ended can only be used again, if it is reusable.
-    may_ask_s = decide.may_ask_s(state.question.asked_s)
+    may_ask_s = decide.may_ask_s(state.cycle.called_s)
     if allocation.reusable:
         until_s = min(max(allocation.until_s, may_ask_s), state.now_s + holds)
     else:
@@ -71,9 +71,9 @@ def _all_done_s(rounds: WholeSteps, draft: Draft, granted: Bools) -> float:
         position = np.concatenate((position, left))
         option = np.concatenate((option, state.jobs.table.option[table.rows[left]]))
     if not len(position):
-        may_ask_s = rounds.may_ask_s(state.question.asked_s)
+        may_ask_s = rounds.may_ask_s(state.cycle.called_s)
         return may_ask_s if may_ask_s > state.now_s else state.now_s + rounds.round_seconds
-    rate = state.knowledge.options.rate[option]
+    rate = state.beliefs.options.rate[option]
     steps = np.minimum(rounds.steps_per_round(rate), table.steps_left[position])
     seconds = steps / rate + _start_seconds(state, table, position, option)
     return state.now_s + max(float(seconds.max()), MIN_HOLD_SECONDS)
@@ -82,7 +82,7 @@ def _all_done_s(rounds: WholeSteps, draft: Draft, granted: Bools) -> float:
 def _start_seconds(state: State, table: CandidateTable, position: Ints, option: Ints) -> Floats:
     """How long each of these jobs is believed to take until it runs by its option: the cost of moving it, given its GPU memory. A
     parked job resumes sooner where it is, but may have to go elsewhere: it counts as taking as long as a job usually does."""
-    jobs, costs = state.jobs, state.knowledge.costs
+    jobs, costs = state.jobs, state.beliefs.costs
     rows = table.rows[position]
     found = np.zeros(len(rows))
     if costs.starts_are_free:

@@ -28,7 +28,7 @@ class PlanMoves(NamedTuple):
 def move(draft: Draft, changed: tuple[PlacementChange, ...]) -> PlanMoves:
     """Add what the tactics move to a plan's changes. A gang that finds its place by that is granted it."""
     settings, places = draft.settings, draft.places
-    if _named_by_policy(draft.allocation) or not (draft.placer.sticky or settings.wait_for_place):
+    if _named_by_policy(draft.allocation) or not (draft.placer.sticky or settings.wait_for_locality):
         return PlanMoves(changed)  # every decision places all jobs again
     mover = Mover(draft, places, changed)
     for tactic in settings.tactics.moving:

@@ -19,7 +19,7 @@ LOOP_SECONDS = 60.0
 
 
 @dataclass(eq=False)
-class Seated:
+class StayingJobs:
     """Jobs that keep their GPUs by a plan and share them with no other job, as columns."""
 
     job: Ints
@@ -30,7 +30,7 @@ class Seated:
     last: Ints
     """The node of the last."""
     pool: Ints
-    ready_s: Floats
+    movable_from_s: Floats
     """Earliest time at which a tactic may move the job; infinite if never."""
     seconds_left: Floats
     """Seconds until the job ends, as far as is known."""
@@ -59,9 +59,9 @@ class Mover:
         """GPUs that the plan leaves free."""
 
     @lazy
-    def seated(self) -> Seated:
+    def staying(self) -> StayingJobs:
         """Jobs that keep their GPUs by the plan before any move."""
-        cluster, jobs, holder = self.state.machines.cluster, self.state.jobs.table, self.state.machines.planned.holder
+        cluster, jobs, holder = self.state.nodes.cluster, self.state.jobs.table, self.state.nodes.planned.holder
         held = (holder >= 0).nonzero()[0]
         order = held[np.argsort(holder[held], kind="stable")]
         job, begin, gpus = np.unique(holder[order], return_index=True, return_counts=True)
@@ -70,30 +70,30 @@ class Mover:
         row = jobs.id[: jobs.size].searchsorted(job)
         first, last = order[begin], order[begin + gpus - 1]
         node, pool = cluster.gpu_node, cluster.gpu_pool[first]
-        return Seated(job, row, gpus, node[first], node[last], pool, self._ready_s(job, row), self._seconds_left(row))
+        return StayingJobs(job, row, gpus, node[first], node[last], pool, self._ready_s(job, row), self._seconds_left(row))
 
     def _ready_s(self, job: Ints, row: Ints) -> Floats:
         """Earliest time at which each job may be moved. A job that starts, stops, saves nothing or has a partner stays, and so
         does one that was moved a short while ago, or has GPUs that are out of service."""
         state, jobs = self.state, self.state.jobs.table
-        stays = (jobs.phase[row] != Phase.RUNNING) | (jobs.using[row] <= 0) | (jobs.blocks[row] != 0)
+        stays = (jobs.phase[row] != Phase.RUNNING) | (jobs.gpus_in_use[row] <= 0) | (jobs.blocks[row] != 0)
         stays |= ~jobs.saves[row]
-        stays |= (jobs.partner[row] != NO_JOB) | (jobs.beside[row] != NO_JOB)
-        stays |= np.isin(job, state.machines.planned.holder[~state.usable()[0]])
-        stays |= np.isin(job, list(state.jobs.in_flight.keys() | state.jobs.unsettled))
+        stays |= (jobs.partner[row] != NO_JOB) | (jobs.colocated_with[row] != NO_JOB)
+        stays |= np.isin(job, state.nodes.planned.holder[~state.usable()[0]])
+        stays |= np.isin(job, list(state.jobs.in_flight.keys() | state.jobs.to_reconcile))
         rested_s = jobs.moved_s[row] + self.settings.tactics.rest_seconds
         young_s = np.where(protected(state, row), state.now_s + LOOP_SECONDS, -FOREVER)
         return np.where(stays, FOREVER, np.maximum(rested_s, young_s))
 
     def _seconds_left(self, row: Ints) -> Floats:
         jobs = self.state.jobs.table
-        since = np.where(jobs.using[row] > 0, self.state.now_s - jobs.as_of_s[row], 0.0)
+        since = np.where(jobs.gpus_in_use[row] > 0, self.state.now_s - jobs.as_of_s[row], 0.0)
         rate = np.maximum(jobs.rate[row], 1e-12)
         return np.maximum((jobs.steps_total[row] - jobs.steps_done[row]) / rate - since, 0.0)
 
     def look_again(self, which: Bools) -> None:
         """Look again when the first of these jobs may be moved."""
-        ready_s = self.seated.ready_s[which]
+        ready_s = self.staying.movable_from_s[which]
         self.look_s = min(self.look_s, float(ready_s[ready_s > self.state.now_s].min(initial=FOREVER)))
 
     def keeps_seconds(self, row: int) -> float:
@@ -111,21 +111,21 @@ class Mover:
 
     def room_by_node(self, pool: int, room: Bools | None = None) -> Ints:
         """Free GPUs of a pool on each node. `room`: instead of the GPUs that the plan leaves free."""
-        cluster = self.state.machines.cluster
+        cluster = self.state.nodes.cluster
         return cluster.count_by_node((self.room if room is None else room) & (cluster.gpu_pool == pool))
 
     def take(self, room: Bools, node: int, gpus: int) -> Ints:
         """Take this many free GPUs of a node, lowest numbers first, out of `room`."""
-        first = self.state.machines.cluster.node_first
+        first = self.state.nodes.cluster.node_first
         found: Ints = (room[first[node] : first[node + 1]].nonzero()[0] + first[node])[:gpus]
         room[found] = False
         return found
 
     def may_move(self) -> Bools:
         """Which jobs of `seated` may be moved now."""
-        return self.seated.ready_s <= self.state.now_s
+        return self.staying.movable_from_s <= self.state.now_s
 
-    def book(self, job: int, option: int, gpus: Ints, moves: bool = True) -> None:
+    def assign(self, job: int, option: int, gpus: Ints, moves: bool = True) -> None:
         """Give a job these GPUs, in ascending order, instead of those that the plan gave it. `moves`: the job runs, and moves."""
         before = self.changes[job].gpus if job in self.changes else self.state.jobs.desired.get(job)
         if before is not None:
@@ -136,11 +136,11 @@ class Mover:
         self.changes[job] = PlacementChange(job, option, gpus)
         if moves:
             self.moved.append(job)
-            self.seated.ready_s[self.seated.job == job] = FOREVER
+            self.staying.movable_from_s[self.staying.job == job] = FOREVER
 
     def _check(self, job: int, option: int, gpus: Ints) -> None:
         """Raise TacticError if a job can't have these GPUs by this option."""
-        options, pools = self.table.options, self.state.machines.cluster.gpu_pool[gpus]
+        options, pools = self.table.options, self.state.nodes.cluster.gpu_pool[gpus]
         if len(gpus) != options.gpus[option] or (np.diff(gpus) <= 0).any() or (pools != options.pool[option]).any():
             raise TacticError(
                 f"GPUs {gpus.tolist()} for job {job} are not {options.gpus[option]} of its pool, in ascending order.",

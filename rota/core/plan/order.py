@@ -17,7 +17,7 @@ class Preference:
 
     may_move: bool
     """Whether a job that has GPUs may move to others where that pays."""
-    blind: bool
+    type_agnostic: bool
     """Whether all types count the same."""
 
 
@@ -38,7 +38,7 @@ class Candidates:
     """How each job chooses its option in its turn. None: the answer named the options."""
 
 
-def draw(allocation: Allocation, table: CandidateTable) -> Candidates:
+def order_candidates(allocation: Allocation, table: CandidateTable) -> Candidates:
     """List which jobs may run by which option, best first."""
     if isinstance(allocation, Ranking):
         return _by_rank(allocation, table)
@@ -78,7 +78,7 @@ def _by_rank(ranking: Ranking, table: CandidateTable) -> Candidates:
     option = None if ranking.option is None else ranking.option[order]
     candidates = Candidates(order, option, ranking.blocking, ranking.reserve)
     if option is None and table.options.by_kind.shape[1] > 1:
-        candidates.preference = Preference(ranking.preempt or table.upgrades, ranking.blind)
+        candidates.preference = Preference(ranking.preempt or table.upgrades, ranking.type_agnostic)
         if not table.options.elastic:
             return expand_options(candidates, table)
     return candidates
@@ -93,8 +93,8 @@ def expand_options(candidates: Candidates, table: CandidateTable) -> Candidates:
         return candidates
     options = table.options.by_kind[table.kind[order]]
     rate, may_move = table.options.rate[options], preference.may_move
-    if preference.blind:
-        rate = 1.0 + table.pool_order(blind=True)[table.options.pool[options]].astype(np.float64)
+    if preference.type_agnostic:
+        rate = 1.0 + table.pool_order(type_agnostic=True)[table.options.pool[options]].astype(np.float64)
         may_move = False
     held = table.granted_option[order][:, None]
     elsewhere = (held >= 0) & (options != held)

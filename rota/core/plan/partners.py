@@ -69,6 +69,6 @@ def left_behind(state: State, jobs: list[int]) -> list[PlacementChange]:
     for job in jobs:
         mate = table.partner.item(state.jobs.row[job])
         if mate >= 0 and mate not in changed:
-            option = state.knowledge.options.alone.item(table.option.item(state.jobs.row[mate]))
+            option = state.beliefs.options.alone.item(table.option.item(state.jobs.row[mate]))
             found.append(PlacementChange(mate, option, state.jobs.desired[mate]))
     return found

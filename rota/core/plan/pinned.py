@@ -42,7 +42,7 @@ def unsaved(state: State, rows: Ints) -> Bools | None:
     stays: Bools = ~jobs.saves[rows] & (jobs.option[rows] >= 0) & np.isin(jobs.phase[rows], _ON_GPUS)
     for at in (stays & jobs.can_park[rows]).nonzero()[0].tolist():
         job = jobs.id.item(rows[at])
-        stays[at] = not may_park(state, job, state.jobs.attempts[job], state.machines.host_gib.copy())
+        stays[at] = not may_park(state, job, state.jobs.attempts[job], state.nodes.host_gib.copy())
     return _with_partners(state, rows, stays)
 
 
@@ -73,18 +73,18 @@ def _with_partners(state: State, rows: Ints, stays: Bools) -> Bools | None:
     """Add partners, and leave out jobs that must leave their GPUs."""
     if not stays.any():
         return None
-    if state.machines.planned.parts:
+    if state.nodes.planned.gpu_fractions:
         stays |= np.isin(state.jobs.table.partner[rows], state.jobs.table.id[rows[stays]])
-    if state.machines.cordoned or state.machines.draining:
+    if state.nodes.cordoned or state.nodes.draining:
         stays &= ~must_leave(state, rows)
     return stays if stays.any() else None
 
 
 def must_leave(state: State, rows: Ints) -> Bools:
     """Which of these jobs have GPUs that are out of service, or are on drained nodes, and their partners."""
-    drained = np.isin(state.machines.cluster.gpu_node, list(state.machines.draining)).nonzero()[0]
+    drained = np.isin(state.nodes.cluster.gpu_node, list(state.nodes.draining)).nonzero()[0]
     out = np.concatenate((np.array(state.out_of_service(), dtype=np.int64), drained))
-    return np.isin(state.jobs.table.id[rows], list(state.machines.planned.holders(out)))
+    return np.isin(state.jobs.table.id[rows], list(state.nodes.planned.holders(out)))
 
 
 # Parked -----------------------------------------------------------------------------------------------------------
@@ -105,7 +105,7 @@ def resume_in_place(state: State, plan: Plan, *, all_stay: bool) -> tuple[Plan, 
         wanted.pop(change.job, None)
         if change.gpus is not None and change.job not in moves:
             wanted[change.job] = change.gpus
-    taken = np.zeros(state.machines.cluster.gpus, dtype=bool)
+    taken = np.zeros(state.nodes.cluster.gpus, dtype=bool)
     for gpus in wanted.values():
         taken[gpus] = True
     changes, no_room = [], []
@@ -113,11 +113,11 @@ def resume_in_place(state: State, plan: Plan, *, all_stay: bool) -> tuple[Plan, 
         attempt = moves.get(change.job)
         if attempt is None:
             changes.append(change)
-        elif change.partner >= 0 or taken[attempt.gpus].any() or not state.machines.node_up[list(attempt.parts)].all():
+        elif change.partner >= 0 or taken[attempt.gpus].any() or not state.nodes.node_up[list(attempt.live_nodes)].all():
             no_room.append(change.job)
         else:
             taken[attempt.gpus] = True
-            changes.append(PlacementChange(change.job, state.knowledge.options.alone.item(attempt.option), attempt.gpus))
+            changes.append(PlacementChange(change.job, state.beliefs.options.alone.item(attempt.option), attempt.gpus))
     return replace(plan, changes=tuple(changes)), no_room
 
 
@@ -130,7 +130,7 @@ def _moves_parked(state: State, change: PlacementChange, all_stay: bool) -> bool
         return False
     if not all_stay and state.jobs.table.saves.item(state.jobs.row[change.job]):
         return False
-    return state.machines.draining.isdisjoint(attempt.parts) and not np.isin(attempt.gpus, state.out_of_service()).any()
+    return state.nodes.draining.isdisjoint(attempt.live_nodes) and not np.isin(attempt.gpus, state.out_of_service()).any()
 
 
 # Protected -------------------------------------------------------------------------------------------------------
@@ -138,7 +138,7 @@ def _moves_parked(state: State, change: PlacementChange, all_stay: bool) -> bool
 
 def starts_cost(state: State) -> bool:
     """Whether starting a job costs anything, so that jobs can be protected."""
-    return bool(state.knowledge.costs.move_seconds) or "stays_until_s" in state.jobs.table.in_use
+    return bool(state.beliefs.costs.move_seconds) or "stays_until_s" in state.jobs.table.in_use
 
 
 def has_min_run(state: State, rows: Ints) -> Bools | None:
@@ -155,7 +155,7 @@ def protected(state: State, rows: Ints) -> Bools:
     jobs = state.jobs.table
     seconds, phase = state.now_s - jobs.phase_s[rows], jobs.phase[rows]
     # A step counts once it was reported, or once it is due at the believed rate.
-    reported = jobs.steps_done[rows] - jobs.paced_steps[rows]
+    reported = jobs.steps_done[rows] - jobs.rate_window_steps[rows]
     made = np.maximum(reported, jobs.rate[rows] * seconds) >= 1.0 - ROUNDING
     found: Bools = (phase == Phase.STARTING) | ((phase == Phase.RUNNING) & ~made)
     found &= seconds < PATIENCE * jobs.move_seconds[rows]
@@ -165,7 +165,7 @@ def protected(state: State, rows: Ints) -> Bools:
     found &= jobs.option[rows] >= 0
     if not found.any():
         return found
-    if state.machines.planned.parts:
+    if state.nodes.planned.gpu_fractions:
         found |= np.isin(jobs.partner[rows], jobs.id[rows[found]])
     usable = state.usable()[0]
     for at in found.nonzero()[0].tolist():  # a job may not stay on GPUs that are out of service

@@ -19,10 +19,10 @@ def changes(draft: Draft, places: Places | None = None) -> tuple[PlacementChange
     grants = places.grants
     differs = grants.option != table.granted_option
     partner = None
-    if grants.partner is not None or grants.split or state.machines.planned.parts:
+    if grants.partner is not None or grants.split or state.nodes.planned.gpu_fractions:
         partner = partners(state, table, grants)
         differs |= partner != state.jobs.table.partner[table.rows]
-    if state.machines.cordoned or state.machines.draining:
+    if state.nodes.cordoned or state.nodes.draining:
         differs |= must_leave(state, table.rows)
     stays: set[int] = set()
     for split in grants.split:
@@ -35,7 +35,7 @@ def changes(draft: Draft, places: Places | None = None) -> tuple[PlacementChange
     if not len(changed) and draft.placer.sticky and not places.gpus:
         return ()
     stops = changed[grants.option[changed] < 0]
-    if draft.settings.wait_for_place:
+    if draft.settings.wait_for_locality:
         starts = np.array(list(places.gpus), dtype=np.int64)
     elif not draft.placer.sticky:
         may_move = _may_move(state, table.rows[grants.position])
@@ -53,7 +53,7 @@ def changes(draft: Draft, places: Places | None = None) -> tuple[PlacementChange
     touched = [*(change.job for change in found), *ids[table.rows[starts]].tolist()]
     if partner is not None:
         found += left_behind(state, touched)
-    if draft.settings.wait_for_place:
+    if draft.settings.wait_for_locality:
         found += [PlacementChange(int(ids[table.rows[at]]), int(grants.option[at]), gpus) for at, gpus in places.gpus.items()]
     elif len(starts):
         view = draft.placement_view(state.usable()[0] & released(state, touched))
@@ -68,10 +68,10 @@ def _may_move(state: State, rows: Ints) -> Bools:
     """Which jobs have run for at least what a move costs. Others are not placed again: else moving could be all they ever do.
     Partners move together."""
     table = state.jobs.table
-    may = (table.using[rows] > 0) & (state.now_s - table.phase_s[rows] >= table.move_seconds[rows])
+    may = (table.gpus_in_use[rows] > 0) & (state.now_s - table.phase_s[rows] >= table.move_seconds[rows])
     if (stays := has_min_run(state, rows)) is not None:
         may &= ~stays
-    if state.machines.planned.parts:
+    if state.nodes.planned.gpu_fractions:
         may &= ~np.isin(table.partner[rows], table.id[rows[~may]])
     return may
 

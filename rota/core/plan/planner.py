@@ -26,8 +26,8 @@ def make_plan(state: State, settings: Settings, placer: Placer) -> Plan:
 
     Pinned jobs keep what they have. Whether a job that saves nothing, or a parked one, could stay where it is shows only in the
     finished plan. If it could not, the plan is made again with that job pinned or waiting."""
-    assert state.question.answer is not None
-    rows, alive = jobs_of(state, state.question.answer)
+    assert state.cycle.answer is not None
+    rows, alive = jobs_of(state, state.cycle.answer)
     pinned = unsaved(state, rows)
     if pinned is not None:
         pinned = pinned if alive is None else pinned & alive
@@ -38,7 +38,7 @@ def make_plan(state: State, settings: Settings, placer: Placer) -> Plan:
         if left_out is not None:
             pinned = left_out if pinned is None else pinned | left_out
         else:
-            plan, no_room = resume_in_place(state, plan, all_stay=settings.parked_stay)
+            plan, no_room = resume_in_place(state, plan, all_stay=settings.resume_in_place)
             left_out = np.isin(state.jobs.table.id[rows], no_room) if no_room else None
         if left_out is None:
             return plan
@@ -61,7 +61,7 @@ def _draw_up(draft: Draft) -> Plan:
     # 2. Each job is granted its first option that still has room.
     draft.places = Places(grant(draft.candidates, draft.table, draft.capacity))
     # 3. Gangs that wait for a place get one, or what they would have had goes to the jobs behind them.
-    if draft.settings.wait_for_place:
+    if draft.settings.wait_for_locality:
         aside = find_places(draft)
     # 4. Tactics improve the grants: a waiting job joins a running one, a running job gets idle GPUs.
     for tactic in tactics.improving:
@@ -78,7 +78,7 @@ def _draw_up(draft: Draft) -> Plan:
     some_wait = bool(np.count_nonzero(granted) < len(granted))
     overtakes = overtaking(draft, granted) if some_wait and draft.table.starts_cost else None
     until_s = holds_until_s(draft, granted, some_wait, overtakes)
-    if state.knowledge.trials or draft.trials:
+    if state.beliefs.trials or draft.trials:
         draft.look_again(_next_given_up_s(state, draft.trials))
     if draft.again_s < until_s:
         until_s = min(until_s, max(draft.again_s, state.now_s + MIN_HOLD_SECONDS))
@@ -99,5 +99,5 @@ def _draw_up(draft: Draft) -> Plan:
 
 def _next_given_up_s(state: State, begun: Sequence[Trial]) -> float:
     """When the next trial is given up because it was not measured in time."""
-    ends_s = (trial.given_up_s for trial in (*state.knowledge.trials.values(), *begun))
+    ends_s = (trial.given_up_s for trial in (*state.beliefs.trials.values(), *begun))
     return min((end_s for end_s in ends_s if end_s > state.now_s), default=FOREVER)

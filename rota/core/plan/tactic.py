@@ -30,7 +30,7 @@ class Tactic:
         """Change what jobs are granted. Called when the policy's answer is granted, and before GPUs are chosen."""
 
     def clear(self, mover: "Mover") -> None:
-        """Move running jobs so that gangs find a place. Called if gangs wait for one (`--wait-for-place`), before jobs behind
+        """Move running jobs so that gangs find a place. Called if gangs wait for one (`--wait-for-locality`), before jobs behind
         them get their GPUs."""
 
     def move(self, mover: "Mover") -> None:
@@ -41,7 +41,7 @@ class Tactic:
 class Colocating(Tactic):
     """A tactic that puts two jobs on the same GPUs, and keeps those pairs that gain."""
 
-    least_gain: float = 0.2
+    min_gain: float = 0.2
     """Smallest gain over taking turns at which a pair is kept: a job that has its turn is slowed down for one that waits."""
     settle_seconds: float = 60.0
     """How long a pair runs before it is judged, in seconds."""

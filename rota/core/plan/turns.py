@@ -9,7 +9,7 @@ from rota.core.state.accounts import time_shares
 from rota.model.allocation import Shares
 from rota.model.units import Bools, Floats, Ints
 
-NEXT_TO_NOTHING = 1e-6
+NEGLIGIBLE_SHARE = 1e-6
 """What an interior point leaves where there should be nothing."""
 
 MICRO = 1e6
@@ -44,11 +44,11 @@ def by_shares(shares: Shares, table: CandidateTable) -> tuple[Ints, Ints]:
     position, option = ways.position, ways.option
     urgency = _least_received(ways, table) if table.moves_are_free else _furthest_behind(ways, table)
     deficit = np.rint(table.deficit_seconds[position, ways.account] * MICRO)
-    keys = [-ways.share, -deficit, -urgency, table.pool_order(shares.blind)[ways.pool]]
+    keys = [-ways.share, -deficit, -urgency, table.pool_order(shares.type_agnostic)[ways.pool]]
     if not table.moves_are_free:
         # Otherwise a job fills GPUs of an early pool though it has a share elsewhere and is faster there, as in Gavel.
         keys.append(ways.slower)
-    all_run = shares.blind and table.types_stay and bool((table.granted_option >= 0).all())
+    all_run = shares.type_agnostic and table.types_stay and bool((table.granted_option >= 0).all())
     if all_run or not table.rounds_are_slices:
         # A granted job keeps its GPUs for the whole slice, even if new shares come sooner. If all jobs run and the policy is
         # blind to types, it keeps them for longer: no other type would be better.
@@ -81,7 +81,7 @@ def _furthest_behind(ways: ShareEntries, table: CandidateTable) -> Floats:
     stays = (table.granted_option[ways.position] == ways.option) & ~table.slowed[ways.position]
     margin = table.margin_seconds(ways.total)[ways.position] * ways.home * MICRO
     behind += margin * (stays | table.never_ran[ways.position])
-    urgency: Floats = np.where(behind >= 0, behind, behind / np.maximum(share, NEXT_TO_NOTHING))
+    urgency: Floats = np.where(behind >= 0, behind, behind / np.maximum(share, NEGLIGIBLE_SHARE))
     # Those without a share come after all others.
     urgency[share <= TIME_SHARED] -= 1e15
     return urgency
@@ -89,8 +89,8 @@ def _furthest_behind(ways: ShareEntries, table: CandidateTable) -> Floats:
 
 def _ways(shares: Shares, table: CandidateTable) -> ShareEntries:
     options, share = table.options, time_shares(shares, table.options, table.kind)
-    rows = options.by_account[table.kind]
-    some = share > (NEXT_TO_NOTHING if shares.strict else 0.0)
+    rows = options.by_share_column[table.kind]
+    some = share > (NEGLIGIBLE_SHARE if shares.strict else 0.0)
     worth = (rows >= 0) & ~options.too_slow[rows]
     alone = worth & (options.partner_kind[rows] < 0) & options.default_size[rows]  # idle GPUs are filled by usual sizes
     may = (worth & some) | (alone if not shares.strict else np.False_)
@@ -99,7 +99,7 @@ def _ways(shares: Shares, table: CandidateTable) -> ShareEntries:
     position, account = may.nonzero()
     option = rows[position, account]
     total = share.sum(axis=1)
-    home = np.minimum(share / np.maximum(total * AT_HOME, NEXT_TO_NOTHING)[:, None], 1.0)
+    home = np.minimum(share / np.maximum(total * AT_HOME, NEGLIGIBLE_SHARE)[:, None], 1.0)
     home[share <= TIME_SHARED] = 1.0  # they come last, and only each other's place could they take
     best = np.where((share > TIME_SHARED) & (rows >= 0), options.rate[rows], 0.0).max(axis=1)
     slower = (share[position, account] <= TIME_SHARED) & (options.rate[option] < best[position])

@@ -46,9 +46,9 @@ class ActiveJobs:
     """GPUs that each job should hold by the plan."""
     in_flight: dict[int, InFlight] = field(default_factory=dict)
     """Commands that were not answered yet."""
-    unsettled: set[int] = field(default_factory=set)
+    to_reconcile: set[int] = field(default_factory=set)
     """Jobs to reconcile: their desired and observed placements may differ. Kept by `State.requeue`."""
-    orphans: set[tuple[int, int, int]] = field(default_factory=set)
+    unknown_attempts: set[tuple[int, int, int]] = field(default_factory=set)
     """(job, attempt, node) of processes on a node where they should not run."""
     setbacks: dict[int, Setback] = field(default_factory=dict)
     """Jobs whose last attempt failed in a way in which the next is likely to fail too."""
@@ -62,12 +62,12 @@ class ActiveJobs:
     """Largest GPU memory that any job so far takes on a GPU of each pool, in GiB."""
     version: int = 0
     """Changes with the set of jobs that may be scheduled."""
-    barred: frozenset[int] = field(init=False)
+    unschedulable_holders: frozenset[int] = field(init=False)
     """Jobs that have an attempt and may not be scheduled. Their GPUs cannot be granted. Each change makes a new set."""
     _rows: Ints | None = field(default=None, init=False)
 
     def __post_init__(self) -> None:
-        self.barred = frozenset(job for job in self.attempts if self.table.blocks.item(self.row[job]))
+        self.unschedulable_holders = frozenset(job for job in self.attempts if self.table.blocks.item(self.row[job]))
 
     @property
     def rows(self) -> Ints:
@@ -99,7 +99,7 @@ class ActiveJobs:
         """Whether the attempt of a job is to be killed."""
         return self.table.blocks.item(self.row[job]) & TO_KILL != 0
 
-    def out_of_reach(self, job: int) -> bool:
+    def is_unreachable(self, job: int) -> bool:
         """Whether a node of a job's attempt is unreachable, so that no command gets there."""
         return self.table.phase.item(self.row[job]) == Phase.UNREACHABLE
 
@@ -171,11 +171,11 @@ class ActiveJobs:
         if (before == 0) != (blocks == 0):
             self._new_rows()
         barred = blocks != 0 and job in self.attempts
-        if barred != (job in self.barred):
-            self.barred = self.barred | {job} if barred else self.barred - {job}
+        if barred != (job in self.unschedulable_holders):
+            self.unschedulable_holders = self.unschedulable_holders | {job} if barred else self.unschedulable_holders - {job}
 
     def _drop(self, job: int) -> None:
-        self.unsettled.discard(job)
+        self.to_reconcile.discard(job)
         self.setbacks.pop(job, None)
         del self.row[job], self.specs[job]
         self.table.dead += 1

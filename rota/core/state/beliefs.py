@@ -9,7 +9,7 @@ from rota.beliefs.rates import SPEEDS, MeasuredRates, Rates
 from rota.beliefs.skews import Skews
 from rota.beliefs.variability import Variability
 from rota.core.state.copying import copied
-from rota.core.state.records import PaceKey, PlacementTraits
+from rota.core.state.records import PlacementTraits, RateKey
 from rota.model.cluster import Cluster
 from rota.model.job import JobSpec
 from rota.model.length_prediction import LengthPrediction
@@ -17,7 +17,7 @@ from rota.model.options import Options
 from rota.model.trial import PairKey, PairStats, Trial
 from rota.model.units import FOREVER, Floats, Ints
 
-DOUBT = 8.0
+PRIOR_TRIALS = 8.0
 """Number of imaginary trials that went as expected, which are averaged with the real ones."""
 
 HISTORY = 4096
@@ -42,7 +42,7 @@ class Beliefs:
     """Slowdowns with the latest measurements, if they are learned. They become `variability` from time to time."""
     believed_s: float = -FOREVER
     """Time at which that was last considered."""
-    paces: dict[PaceKey, tuple[tuple[tuple[int, ...], float], ...]] = field(default_factory=dict)
+    comparable_rates: dict[RateKey, tuple[tuple[tuple[int, ...], float], ...]] = field(default_factory=dict)
     """Runs that can be compared: the GPUs and steps per second of each, the latest last."""
     skews: Skews = field(default_factory=Skews)
     """How skewed models are, as their tensors say."""
@@ -56,17 +56,17 @@ class Beliefs:
     """Trials that are not judged yet, by number."""
     past_trials: dict[int, Trial] = field(default_factory=dict)
     """The last ones that were."""
-    tried: int = 0
+    trials_begun: int = 0
     """Trials so far."""
     verdicts: dict[str, int] = field(default_factory=dict)
     """How many of them ended with each verdict."""
-    judged: int = 0
+    trials_judged: int = 0
     """Number of trials that were measured."""
-    surprise: float = 0.0
+    gain_error_sum: float = 0.0
     """By how much they gained more than was hoped for, all together; below 0: less."""
     lengths: dict[str, tuple[float, ...]] = field(default_factory=dict)
     """Model -> epochs that the last jobs of it took."""
-    foreseen: dict[int, tuple[tuple[float, float], ...]] = field(default_factory=dict)
+    predicted: dict[int, tuple[tuple[float, float], ...]] = field(default_factory=dict)
     """Job -> (epochs done, epochs believed in all), noted while it runs."""
     predictions: tuple[LengthPrediction, ...] = ()
     """What was noted of jobs that have finished, and what came true; the latest."""
@@ -107,11 +107,11 @@ class Beliefs:
         return PlacementTraits(row, penalties, self.skews.of(spec.profile) if spec.profile else None)
 
     @property
-    def usual_surprise(self) -> float:
+    def mean_gain_error(self) -> float:
         """Return how much more a trial gains than expected, on average over past trials."""
-        return self.surprise / (self.judged + DOUBT)
+        return self.gain_error_sum / (self.trials_judged + PRIOR_TRIALS)
 
-    def pair_seen(self, first: str, second: str, accelerator: str, gpus: int) -> PairStats | None:
+    def pair_stats(self, first: str, second: str, accelerator: str, gpus: int) -> PairStats | None:
         """What is known of two profiles on the same GPUs, in this order: seen here, or measured beforehand."""
         turned = second < first
         found = self.pairs.get((second, first, accelerator, gpus) if turned else (first, second, accelerator, gpus))
@@ -128,10 +128,10 @@ class Beliefs:
         self.history[self.finished % len(self.history)] = service
         self.finished += 1
 
-    def forget_paces(self, job: int) -> None:
+    def forget_rates_of(self, job: int) -> None:
         """Forget the paces of a job without a profile, which has ended: it was compared only with itself."""
-        if self.paces:
-            self.paces = {key: seen for key, seen in self.paces.items() if key[0] != f"#{job}"}
+        if self.comparable_rates:
+            self.comparable_rates = {key: seen for key, seen in self.comparable_rates.items() if key[0] != f"#{job}"}
         if self.pairs:
             self.pairs = {key: seen for key, seen in self.pairs.items() if f"#{job}" not in key[:2]}
 

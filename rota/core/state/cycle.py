@@ -17,23 +17,23 @@ class SchedulingCycle:
 
     decision: int = 0
     """Decisions so far: policy calls, and ends of jobs that needed none. Also the ticket of the open call."""
-    asked: Ints | None = None
+    call_jobs: Ints | None = None
     """Jobs of the open policy call; None if no call is open."""
-    asked_version: int = 0
+    call_version: int = 0
     """Version of the jobs at the last call."""
-    asked_s: float = -FOREVER
+    called_s: float = -FOREVER
     """Time of the last call."""
     answer: PolicyAnswer | None = None
     """Last answer of the policy; None before the first."""
-    fresh: bool = False
+    has_new_answer: bool = False
     """Whether no plan was made from the answer yet."""
     policy_fault: str = ""
     """Fault of the policy's last answer; empty if none."""
-    not_before_s: float = -FOREVER
+    retry_policy_s: float = -FOREVER
     """Earliest time of the next call after a failure."""
-    dirty: bool = False
+    needs_policy: bool = False
     """Whether something happened that may change the policy's answer."""
-    replan: bool = False
+    needs_plan: bool = False
     """Whether something happened that the plan in force does not consider."""
     shares_s: float = 0.0
     """Time since which the accounts of time received are kept."""
@@ -41,27 +41,31 @@ class SchedulingCycle:
     """Plans made so far."""
     until_s: float = FOREVER
     """Time until which the plan in force holds if nothing happens."""
-    somebody_waits: bool = False
+    has_waiting_jobs: bool = False
     """Whether a job waits by the plan in force."""
-    overtaking: bool = False
+    protects_unstarted: bool = False
     """Whether a job runs by the plan only because it is protected, while one that ranks before it waits."""
     fragmented: tuple[int, ...] = ()
     """Kinds of jobs that wait because free GPUs are not close together."""
-    all_go_on: bool = False
+    stable_until_change: bool = False
     """Whether all jobs run by the plan, and continue as they are when another ends."""
     next_round_s: float = 0.0
     """Start of the next round, if there are rounds."""
-    wake_s: float = FOREVER
+    timer_s: float = FOREVER
     """Time for which the driver was asked to wake the scheduler."""
     _drawn: tuple[object, object, Any] | None = None
 
     def invalidate(self) -> None:
         """Call the policy when that is allowed, and make a new plan."""
-        self.dirty = self.replan = True
+        self.needs_policy = self.needs_plan = True
 
     def job_ended(self) -> None:
         """Note that a job ended. If all others continue as they are, that counts as a decision and as a plan."""
-        if self.all_go_on and self.asked is None and not (self.dirty or self.replan or self.fresh):
+        if (
+            self.stable_until_change
+            and self.call_jobs is None
+            and not (self.needs_policy or self.needs_plan or self.has_new_answer)
+        ):
             self.decision += 1
             self.plans += 1
         else:
@@ -70,8 +74,8 @@ class SchedulingCycle:
     def begin_policy_call(self, ticket: int, jobs: Ints, version: int, now_s: float) -> None:
         """Open a policy call about these jobs. What happens from now on may change its answer."""
         jobs.setflags(write=False)
-        self.decision, self.asked, self.asked_version, self.asked_s = ticket, jobs, version, now_s
-        self.dirty = self.replan = False
+        self.decision, self.call_jobs, self.call_version, self.called_s = ticket, jobs, version, now_s
+        self.needs_policy = self.needs_plan = False
 
     def memoised(self, owner: object, options: object, make: Callable[[], T]) -> T:
         """Return what `make` makes of an answer, made once while the options stay the same."""

@@ -35,11 +35,11 @@ class JobTable(JobColumns):
     """Times that the job was suspended."""
     failures: Ints = declare(np.int32)
     """Attempts that failed."""
-    told_s: Floats = declare(np.float64)
+    progress_known_s: Floats = declare(np.float64, old_name="told_s")
     """Time at which the steps were last known for sure: the attempt began, or the job reported."""
-    paced_s: Floats = declare(np.float64)
+    rate_window_s: Floats = declare(np.float64, old_name="paced_s")
     """Time since which the pace of the job is measured."""
-    paced_steps: Floats = declare(np.float64)
+    rate_window_steps: Floats = declare(np.float64, old_name="paced_steps")
     """Steps that the job had done at that time."""
     steps_saved: Floats = declare(np.float64)
     """Steps of the latest checkpoint."""
@@ -47,29 +47,29 @@ class JobTable(JobColumns):
     """Steps of one pass over the data; 0 if unknown."""
     noted_epochs: Floats = declare(np.float64)
     """Epochs that were done when the believed length was last noted."""
-    slice_s: Floats = declare(np.float64, FOREVER)
+    slice_start_s: Floats = declare(np.float64, FOREVER, old_name="slice_s")
     """Time at which the job first ran by the option that it is granted; infinite if it has not yet. A move changes nothing."""
     resize_seconds: Floats = declare(np.float64, FOREVER)
     """Time that a change of size takes on the nodes of the job, in seconds; infinite if it has to be stopped for that."""
-    account: Ints = declare(np.int16)
+    share_column: Ints = declare(np.int16, old_name="account")
     """Account on which the job's time is booked."""
-    deficit: Floats = declare(np.float64, per_account=True)
+    deficit: Floats = declare(np.float64, per_share_column=True)
     """Time that earlier shares still owe the job by each option of its kind, in seconds."""
-    received: Floats = declare(np.float64, per_account=True)
+    received: Floats = declare(np.float64, per_share_column=True)
     """Time that the job got by each option since the shares in force were answered, in seconds."""
 
     moved_s: Floats = declare(np.float64, -FOREVER, rare=True)
     """Time at which a tactic last moved the job; minus infinity if never."""
-    beside: Ints = declare(np.int64, NO_JOB, rare=True)
+    colocated_with: Ints = declare(np.int64, NO_JOB, rare=True, old_name="beside")
     """Job with which the job shares its GPUs now; -1 if none."""
-    company_s: Floats = declare(np.float64, rare=True)
+    colocated_since_s: Floats = declare(np.float64, rare=True, old_name="company_s")
     """Time since which the job has had its current partner, or none."""
     alone_rate: Floats = declare(np.float64, np.nan, rare=True)
     """Steps per second, measured without a partner; not a number if never measured."""
     alone_option: Ints = declare(np.int32, -1, rare=True)
     """Option by which the job ran when that was measured."""
-    utilisation: Floats = declare(np.float64, np.nan, rare=True)
-    """GPU utilisation at that time, from 0 to 1; not a number if unknown."""
+    utilization: Floats = declare(np.float64, np.nan, rare=True, old_name="utilisation")
+    """GPU utilization at that time, from 0 to 1; not a number if unknown."""
     peak_gib: Floats = declare(np.float64, np.nan, rare=True)
     """Largest GPU memory measured on one GPU, in GiB; not a number if unknown."""
     saves: Bools = declare(np.bool_, True, rare=True)
@@ -82,13 +82,13 @@ class JobTable(JobColumns):
     COLUMNS: ClassVar[dict[str, ColumnSpec]]
     RARE: ClassVar[tuple[str, ...]]
     """Columns that most runs never write to. Until then each is one read-only value that copies share: `own` it to write."""
-    ACCOUNTS: ClassVar[tuple[str, ...]]
+    SHARE_COLUMNS: ClassVar[tuple[str, ...]]
     """Columns with a value per account: shape (rows, accounts)."""
 
     def __init__(self, accounts: int = 1, capacity: int = 256) -> None:
         self.size = 0
         self.dead = 0
-        self.accounts = accounts
+        self.share_columns = accounts
         self.in_use: frozenset[str] = frozenset()
         """Rare columns that were ever written to. In the others every job has the default, so their features can be skipped."""
         self._allot(capacity)
@@ -100,7 +100,7 @@ class JobTable(JobColumns):
     def _make(self, column: ColumnSpec, capacity: int, *, shared: bool = False) -> npt.NDArray[Any]:
         if shared:
             return np.broadcast_to(np.array(column.default, dtype=column.dtype), capacity)
-        shape = (capacity, self.accounts) if column.per_account else capacity
+        shape = (capacity, self.share_columns) if column.per_share_column else capacity
         return np.full(shape, column.default, dtype=column.dtype)
 
     def own(self, name: str) -> npt.NDArray[Any]:
@@ -114,9 +114,9 @@ class JobTable(JobColumns):
 
     def widen(self, accounts: int) -> None:
         """Make room for more options of a kind. Accounts in use keep their numbers."""
-        if accounts > self.accounts:
-            before, self.accounts = self.accounts, accounts
-            for name in self.ACCOUNTS:
+        if accounts > self.share_columns:
+            before, self.share_columns = self.share_columns, accounts
+            for name in self.SHARE_COLUMNS:
                 wider = self._make(self.COLUMNS[name], len(self.id))
                 wider[:, :before] = getattr(self, name)
                 setattr(self, name, wider)
@@ -169,4 +169,4 @@ class JobTable(JobColumns):
 
 JobTable.COLUMNS = columns_of(JobTable)
 JobTable.RARE = tuple(name for name, column in JobTable.COLUMNS.items() if column.rare)
-JobTable.ACCOUNTS = tuple(name for name, column in JobTable.COLUMNS.items() if column.per_account)
+JobTable.SHARE_COLUMNS = tuple(name for name, column in JobTable.COLUMNS.items() if column.per_share_column)

@@ -36,7 +36,7 @@ class MemoryLedger:
             host_gib = spec.host_gib
         else:
             host_gib = max(self._seen_gib(job), spec.gpu_gib) * len(attempt.gpus)
-        return host_gib / len(self.state.machines.nodes_of(attempt.gpus))
+        return host_gib / len(self.state.nodes.nodes_of(attempt.gpus))
 
     def _seen_gib(self, job: int) -> float:
         seen_gib = self.state.jobs.table.peak_gib.item(self.state.jobs.row[job])
@@ -45,7 +45,7 @@ class MemoryLedger:
     def fits(self, job: int, gpus: Ints, partner: int = NO_JOB, *, partner_comes: bool = False) -> bool:
         """Return whether a job fits on these GPUs with its partner, which is there or comes now, and with what parked jobs keep
         there. A job that is too large for the GPUs anyway is let through, and so are two jobs whose rates together are known."""
-        machines = self.state.machines
+        machines = self.state.nodes
         if partner == NO_JOB and "can_park" not in self.state.jobs.table.in_use:
             return True  # no job was ever parked
         if partner == NO_JOB and not machines.context_gib[gpus].any():
@@ -54,22 +54,22 @@ class MemoryLedger:
         if not gpu_gib:
             return True
         attempt = self.state.jobs.attempts.get(job)
-        own_gib = self.state.knowledge.costs.memory.context_gib if attempt is not None and attempt.reserved else 0.0
+        own_gib = self.state.beliefs.costs.memory.context_gib if attempt is not None and attempt.host_memory_reserved else 0.0
         taken_gib = machines.context_gib[gpus] - own_gib
-        if self.state.knowledge.sharing and (partner_comes or partner in machines.observed.holders(gpus)):
+        if self.state.beliefs.sharing and (partner_comes or partner in machines.observed.holders(gpus)):
             taken_gib = taken_gib + self.gpu_gib_of(partner)
         fits = gpu_gib + taken_gib <= machines.gpu_gib[gpus] + 1e-9
         return bool(fits.all() or (gpu_gib > machines.gpu_gib[gpus]).any())
 
     def crowded(self, gpus: Ints, more_gib: float = 0.0) -> bool:
         """Return whether what parked jobs keep on these GPUs, and `more_gib`, leaves too little for the largest job."""
-        kept_gib = self.state.machines.context_gib[gpus] + more_gib
-        largest = self.state.jobs.largest_gib.get(self.state.machines.cluster.gpu_pool.item(gpus.item(0)), 0.0)
-        return bool(((kept_gib > 0) & (kept_gib + largest > self.state.machines.gpu_gib[gpus])).any())
+        kept_gib = self.state.nodes.context_gib[gpus] + more_gib
+        largest = self.state.jobs.largest_gib.get(self.state.nodes.cluster.gpu_pool.item(gpus.item(0)), 0.0)
+        return bool(((kept_gib > 0) & (kept_gib + largest > self.state.nodes.gpu_gib[gpus])).any())
 
     def note_need(self, kind: int, gib: float) -> None:
         """Note that a job needs this much memory on GPUs of the pools on which it can run: parked jobs must leave that."""
-        options, machines, largest = self.state.knowledge.options, self.state.machines, self.state.jobs.largest_gib
+        options, machines, largest = self.state.beliefs.options, self.state.nodes, self.state.jobs.largest_gib
         rows = options.of_kind[kind]
         grew = set()
         for pool in set(options.pool[rows[rows >= 0]].tolist()):
@@ -85,38 +85,38 @@ class MemoryLedger:
 
     def reserve(self, job: int, attempt: Attempt) -> Attempt:
         """Reserve memory for a job that parks: on its hosts, and what its processes keep on its GPUs."""
-        self._keep_context(attempt, attempt.parts, self.state.knowledge.costs.memory.context_gib)
-        return replace(self._set_aside(attempt, self.gib_per_node(job, attempt)), reserved=True)
+        self._keep_context(attempt, attempt.live_nodes, self.state.beliefs.costs.memory.context_gib)
+        return replace(self._set_aside(attempt, self.gib_per_node(job, attempt)), host_memory_reserved=True)
 
     def note_parked(self, attempt: Attempt, gib: float, keeps: bool) -> Attempt:
         """Note how much host memory a job took when it was parked, over all its nodes. `keeps`: it has that until it ends."""
-        host_gib = max(gib / len(self.state.machines.nodes_of(attempt.gpus)), attempt.kept_gib)
+        host_gib = max(gib / len(self.state.nodes.nodes_of(attempt.gpus)), attempt.kept_gib)
         return replace(self._set_aside(attempt, host_gib), kept_gib=host_gib if keeps else attempt.kept_gib)
 
     def unreserve(self, attempt: Attempt) -> Attempt:
         """Give up the reservation of a job that runs again, except for the host memory that it keeps."""
-        self._keep_context(attempt, attempt.parts, -self.state.knowledge.costs.memory.context_gib)
-        return replace(self._set_aside(attempt, attempt.kept_gib), reserved=False)
+        self._keep_context(attempt, attempt.live_nodes, -self.state.beliefs.costs.memory.context_gib)
+        return replace(self._set_aside(attempt, attempt.kept_gib), host_memory_reserved=False)
 
     def free(self, attempt: Attempt, nodes: tuple[int, ...]) -> None:
         """Give up what an attempt has reserved on these nodes: its processes there are gone."""
         if attempt.host_gib:
-            self.state.machines.host_gib[list(nodes)] += attempt.host_gib
-        if attempt.reserved:
-            self._keep_context(attempt, nodes, -self.state.knowledge.costs.memory.context_gib)
+            self.state.nodes.host_gib[list(nodes)] += attempt.host_gib
+        if attempt.host_memory_reserved:
+            self._keep_context(attempt, nodes, -self.state.beliefs.costs.memory.context_gib)
 
     def set_context(self, gib: float) -> None:
         """Set how much of its GPU a parked process is believed to keep, in GiB."""
         for attempt in self.state.jobs.attempts.values():
-            if attempt.reserved:
-                self._keep_context(attempt, attempt.parts, gib - self.state.knowledge.costs.memory.context_gib)
+            if attempt.host_memory_reserved:
+                self._keep_context(attempt, attempt.live_nodes, gib - self.state.beliefs.costs.memory.context_gib)
 
     def _set_aside(self, attempt: Attempt, host_gib: float) -> Attempt:
         """Reserve this much host memory on each node of an attempt, instead of what it had reserved there."""
-        self.state.machines.host_gib[list(attempt.parts)] -= host_gib - attempt.host_gib
+        self.state.nodes.host_gib[list(attempt.live_nodes)] -= host_gib - attempt.host_gib
         return replace(attempt, host_gib=host_gib)
 
     def _keep_context(self, attempt: Attempt, nodes: tuple[int, ...], gib: float) -> None:
         if gib:
-            gpus = attempt.gpus[np.isin(self.state.machines.cluster.gpu_node[attempt.gpus], nodes)]
-            self.state.machines.context_gib[gpus] += gib
+            gpus = attempt.gpus[np.isin(self.state.nodes.cluster.gpu_node[attempt.gpus], nodes)]
+            self.state.nodes.context_gib[gpus] += gib

@@ -16,7 +16,7 @@ def restore_blocks(state: State, sets: Mapping[str, Iterable[int]]) -> None:
     for job in jobs.row:
         jobs.unblock(job, ENDED)
         state.refresh_fit(job)
-        if jobs.out_of_reach(job):
+        if jobs.is_unreachable(job):
             jobs.block(job, HIDDEN)
     for name, bit in OLD_SETS.items():
         for job in sets[name]:

@@ -58,4 +58,4 @@ WITH_ATTEMPT = {phase for phase, targets in LEGAL.items() if Phase.FINISHED in t
 
 
 def refuse(job: int, before: int, after: int) -> IllegalTransition:
-    return IllegalTransition(f"job {job} cannot go from {Phase(before).word} to {Phase(after).word}")
+    return IllegalTransition(f"job {job} cannot go from {Phase(before).label} to {Phase(after).label}")

@@ -40,17 +40,17 @@ class Attempt:
     """Number of the attempt, from 1."""
     option: int
     gpus: Ints
-    parts: tuple[int, ...]
+    live_nodes: tuple[int, ...]
     """Nodes whose processes are not known to be gone."""
     parked: bool = False
     parked_before: bool = False
-    reserved: bool = False
+    host_memory_reserved: bool = False
     """Whether host memory is reserved for the attempt: from the command to park until it runs again or has ended."""
     host_gib: float = 0.0
     """Host memory that is reserved on each of its nodes, in GiB."""
     kept_gib: float = 0.0
     """Host memory that it keeps on each node until it ends, also while it runs, in GiB."""
-    verdict: AttemptEnd = AttemptEnd.OPEN
+    end: AttemptEnd = AttemptEnd.OPEN
     steps: float = FOREVER
     """Fewest saved steps of any node whose processes have ended."""
     setback: str = ""
@@ -89,14 +89,14 @@ class Setback:
     """End of the pause; minus infinity if it is over."""
 
 
-PaceKey = tuple[str, int, int, int, str, int]
+RateKey = tuple[str, int, int, int, str, int]
 """Profile, pool, GPUs, levels of locality spanned, the profile of who shares them, and batch size."""
 
 
 class PlacementTraits(NamedTuple):
     """What placers see of a kind of job on a pool."""
 
-    application: int
+    application_class: int
     """Application class: a row of the scores."""
     penalties: tuple[float, ...]
     """How many times longer its steps are believed to take across 0, 1, 2, ... levels of locality."""

@@ -34,13 +34,13 @@ from rota.model.units import FOREVER, MILLI, Bools, Floats, Ints
 class State:
     """The whole state of the scheduler. `fold` and `learn` write it; everything else reads it (a test sees to that)."""
 
-    machines: NodeTable
+    nodes: NodeTable
     """Nodes, and which jobs hold which GPUs."""
-    knowledge: Beliefs
+    beliefs: Beliefs
     """Beliefs."""
     jobs: ActiveJobs = field(default_factory=ActiveJobs)
     """Jobs that have not ended."""
-    question: SchedulingCycle = field(default_factory=SchedulingCycle)
+    cycle: SchedulingCycle = field(default_factory=SchedulingCycle)
     """The policy call, its answer and the plan in force."""
     now_s: float = 0.0
     """Time of the latest step."""
@@ -67,36 +67,36 @@ class State:
         """Return a state without jobs, in which all nodes are up."""
         known = Beliefs(rates=rates, costs=costs, variability=variability, learning=learning, skews=skews or Skews())
         known.sharing = sharing
-        return cls(machines=NodeTable.of(cluster), knowledge=known)
+        return cls(nodes=NodeTable.of(cluster), beliefs=known)
 
     # Reading -----------------------------------------------------------------------------------------------------
 
     @property
     def sharing(self) -> bool:
         """Whether two jobs may hold the same GPUs."""
-        return self.knowledge.sharing or self.knowledge.options.has_colocated
+        return self.beliefs.sharing or self.beliefs.options.has_colocated
 
     def name_of(self, job: int) -> str:
         """Return the name by which measurements of a job are kept: its profile, or its number if it has none."""
         return self.jobs.specs[job].profile or f"#{job}"
 
-    def pair_seen(self, job: int, other: int, pool: int, gpus: int) -> PairStats | None:
+    def pair_stats(self, job: int, other: int, pool: int, gpus: int) -> PairStats | None:
         """Return what is known of two jobs on the same GPUs of a pool, in this order."""
-        accelerator = self.machines.cluster.pools[pool]
-        return self.knowledge.pair_seen(self.name_of(job), self.name_of(other), accelerator, gpus)
+        accelerator = self.nodes.cluster.pools[pool]
+        return self.beliefs.pair_stats(self.name_of(job), self.name_of(other), accelerator, gpus)
 
     def slowdown(self, job: int, gpus: Ints) -> float:
         """Return the believed slowdown of a job on these GPUs, relative to normal GPUs of their type that are as close together
         as possible."""
-        known = self.knowledge.variability
+        known = self.beliefs.variability
         if known is None and len(gpus) == 1:
             return 1.0  # most jobs
         slow = 1.0 if known is None else known.slowdown(self.jobs.specs[job].profile, gpus)
-        return slow * self.stretch(job, gpus)
+        return slow * self.locality_slowdown(job, gpus)
 
-    def stretch(self, job: int, gpus: Ints) -> float:
+    def locality_slowdown(self, job: int, gpus: Ints) -> float:
         """Return the believed slowdown of a job because these GPUs are not as close together as possible."""
-        cluster = self.machines.cluster
+        cluster = self.nodes.cluster
         levels = cluster.spanned(gpus)
         if not levels:
             return 1.0
@@ -108,35 +108,35 @@ class State:
         """Return what is believed of a job on this many GPUs that depends on its place."""
         jobs = self.jobs
         kind = jobs.table.kind.item(jobs.row[job])
-        return self.knowledge.placement_traits(kind, pool, gpus, jobs.specs[job], self.machines.cluster)
+        return self.beliefs.placement_traits(kind, pool, gpus, jobs.specs[job], self.nodes.cluster)
 
     def usable(self) -> tuple[Bools, Ints]:
         """Return which GPUs may be granted, and how many of them each pool has."""
-        if self._usable is None or self._usable_without is not self.jobs.barred:
-            machines, jobs = self.machines, self.jobs
+        if self._usable is None or self._usable_without is not self.jobs.unschedulable_holders:
+            machines, jobs = self.nodes, self.jobs
             mask = machines.staying()
             mask[self.out_of_service()] = False
             if machines.taken:
                 mask[[gpu for gpu in machines.taken if machines.observed.free[gpu]]] = False
-            for job in jobs.barred:
+            for job in jobs.unschedulable_holders:
                 mask[self.gpus_of(job)] = False
                 mask[jobs.desired.get(job, NO_GPUS)] = False
-            if jobs.barred and machines.observed.parts:
+            if jobs.unschedulable_holders and machines.observed.gpu_fractions:
                 mask |= self._shared_with_the_barred()
             counts = np.bincount(machines.cluster.gpu_pool[mask], minlength=len(machines.cluster.pools))
             mask.setflags(write=False)
             counts.setflags(write=False)  # policies see this array
-            self._usable, self._usable_without = (mask, counts), jobs.barred
+            self._usable, self._usable_without = (mask, counts), jobs.unschedulable_holders
         return self._usable
 
     def _shared_with_the_barred(self) -> Bools:
         """Return GPUs on which a job runs by the plan beside a barred one. It need not be stopped for that."""
-        machines, jobs = self.machines, self.jobs
+        machines, jobs = self.nodes, self.jobs
         mask = np.zeros(machines.cluster.gpus, dtype=bool)
-        for job in machines.observed.holders(np.array(machines.observed.shared, dtype=np.int64)) - jobs.barred:
+        for job in machines.observed.holders(np.array(machines.observed.shared, dtype=np.int64)) - jobs.unschedulable_holders:
             gpus = jobs.attempts[job].gpus
             mask[gpus] = same_gpus(jobs.desired.get(job, NO_GPUS), gpus)
-        for job in jobs.barred:
+        for job in jobs.unschedulable_holders:
             mask[jobs.desired.get(job, NO_GPUS)] = False
         mask[self.out_of_service()] = False
         return mask & machines.staying()
@@ -144,7 +144,7 @@ class State:
     def out_of_service(self) -> list[int]:
         """Return the GPUs that are cordoned and not needed. If nodes are down and a known gang would not fit without them, the
         least slow return to service."""
-        machines, options = self.machines, self.knowledge.options
+        machines, options = self.nodes, self.beliefs.options
         if not machines.cordoned:
             return []
         cluster, gpus = machines.cluster, np.array(machines.cordoned)
@@ -161,10 +161,10 @@ class State:
 
     def can_ever_run(self, kind: int) -> bool:
         """Whether an option of a kind fits on the nodes that have not left."""
-        options = self.knowledge.options
-        if not self.machines.gone:
+        options = self.beliefs.options
+        if not self.nodes.gone:
             return options.best.item(kind) >= 0
-        return bool((options.kind_need[kind] <= self.machines.lasting_gpus()[options.kind_pool[kind]] * MILLI).any())
+        return bool((options.kind_need[kind] <= self.nodes.lasting_gpus()[options.kind_pool[kind]] * MILLI).any())
 
     def received_seconds(self, rows: Ints, since: Floats | None = None) -> Floats:
         """Time that jobs got on each account since the shares in force were answered, up to now: shape (jobs, accounts). `since`:
@@ -172,23 +172,23 @@ class State:
         table = self.jobs.table
         received: Floats = table.received[rows]
         if since is None:
-            since = np.where(table.using[rows] > 0, self.now_s - table.as_of_s[rows], 0.0)
-        received[np.arange(len(rows)), table.account[rows]] += since
+            since = np.where(table.gpus_in_use[rows] > 0, self.now_s - table.as_of_s[rows], 0.0)
+        received[np.arange(len(rows)), table.share_column[rows]] += since
         return received
 
     def fewest_nodes(self, pool: int, gpus: int) -> int:
         """Return the fewest nodes in service that have this many GPUs of a pool."""
-        cluster = self.machines.cluster
+        cluster = self.nodes.cluster
         mine = cluster.count_by_node(self.usable()[0] & (cluster.gpu_pool == pool))
         return int(np.cumsum(np.sort(mine)[::-1]).searchsorted(gpus)) + 1
 
     def gpus_of(self, job: int) -> Ints:
         """GPUs a job is observed to hold."""
         gpus = self.jobs.attempts[job].gpus
-        held: Ints = gpus[self.machines.observed.held(job, gpus)]
+        held: Ints = gpus[self.nodes.observed.held(job, gpus)]
         return held
 
-    def settled(self, job: int) -> bool:
+    def is_reconciled(self, job: int) -> bool:
         """Desired and observed agree, and nothing is on its way."""
         jobs = self.jobs
         if job in jobs.in_flight:
@@ -196,27 +196,27 @@ class State:
         attempt, want = jobs.attempts.get(job), jobs.desired.get(job)
         if attempt is None:
             return want is None
-        if job in jobs.barred and jobs.to_kill(job):
+        if job in jobs.unschedulable_holders and jobs.to_kill(job):
             return False
         if attempt.parked:  # where a node is drained or a GPU is crowded, it has to be written to storage
-            stays = self.machines.draining.isdisjoint(attempt.parts) and not self.memory.crowded(attempt.gpus)
+            stays = self.nodes.draining.isdisjoint(attempt.live_nodes) and not self.memory.crowded(attempt.gpus)
             return want is None and stays
         if want is None or not same_gpus(want, attempt.gpus):
             return False
-        return not self.knowledge.options.elastic or self.runs_by(attempt, jobs.table.option.item(jobs.row[job]), want)
+        return not self.beliefs.options.elastic or self.runs_by(attempt, jobs.table.option.item(jobs.row[job]), want)
 
     def runs_by(self, attempt: Attempt, option: int, gpus: Ints) -> bool:
         """Whether an attempt has these GPUs and the batch size of this option."""
         if not same_gpus(gpus, attempt.gpus):
             return False
-        options = self.knowledge.options
+        options = self.beliefs.options
         return not options.elastic or options.batch_size.item(option) == options.batch_size.item(attempt.option)
 
     # Writing: only `fold` and `learn` call these -------------------------------------------------------------------
 
-    def add_job(self, job: int, spec: JobSpec, at_s: float, packing: bool = False) -> None:
-        kind = self._kind(spec, packing)
-        known, table = self.knowledge, self.jobs.table
+    def add_job(self, job: int, spec: JobSpec, at_s: float, colocation: bool = False) -> None:
+        kind = self._kind(spec, colocation)
+        known, table = self.beliefs, self.jobs.table
         row = self.jobs.add(job, spec, at_s)
         table.kind[row] = kind
         table.gpus[row] = spec.gpus
@@ -242,21 +242,21 @@ class State:
         if spec.gpu_gib:
             self.memory.note_need(kind, spec.gpu_gib)
 
-    def _kind(self, spec: JobSpec, packing: bool) -> int:
+    def _kind(self, spec: JobSpec, colocation: bool) -> int:
         kind = Kind.of(spec)
         number = self.jobs.kind_of.get(kind)
         if number is None:
             number = self.jobs.kind_of[kind] = len(self.jobs.kind_of)
-            self._add_options(packing)
+            self._add_options(colocation)
         return number
 
-    def _add_options(self, packing: bool) -> None:
-        """Options are rows sorted by kind, so a new kind appends its rows and numbers in use stay true. With `packing` there are
+    def _add_options(self, colocation: bool) -> None:
+        """Options are rows sorted by kind, so a new kind appends its rows and numbers in use stay true. With `colocation` there are
         some by which two jobs share GPUs."""
-        known, kinds = self.knowledge, list(self.jobs.kind_of)
-        known.options = make_options(kinds, self.machines.cluster, known.rates, packing=packing, before=known.options)
-        self._usable = None if self.machines.cordoned else self._usable
-        self.jobs.table.widen(known.options.accounts)
+        known, kinds = self.beliefs, list(self.jobs.kind_of)
+        known.options = make_options(kinds, self.nodes.cluster, known.rates, colocation=colocation, before=known.options)
+        self._usable = None if self.nodes.cordoned else self._usable
+        self.jobs.table.widen(known.options.share_columns)
 
     def refresh_fit(self, job: int) -> None:
         """Note whether nodes that have not left can run a job."""
@@ -265,37 +265,37 @@ class State:
 
     def requeue(self, job: int) -> None:
         """Put a job on the list of jobs to reconcile, or take it off if it is settled."""
-        if self.settled(job):
-            self.jobs.unsettled.discard(job)
+        if self.is_reconciled(job):
+            self.jobs.to_reconcile.discard(job)
         else:
-            self.jobs.unsettled.add(job)
+            self.jobs.to_reconcile.add(job)
 
     def set_node(self, node: int, up: bool) -> None:
-        if bool(self.machines.node_up[node]) != up:
-            self.machines.node_up[node] = up
+        if bool(self.nodes.node_up[node]) != up:
+            self.nodes.node_up[node] = up
             self._usable = None
-            self.question.invalidate()
+            self.cycle.invalidate()
 
-    def add_node(self, node: Node, packing: bool) -> None:
+    def add_node(self, node: Node, colocation: bool) -> None:
         """Append a node, and add the options that it offers."""
-        known, machines = self.knowledge, self.machines
+        known, machines = self.beliefs, self.nodes
         machines.add(node, self.now_s)
         known.grow(node.gpus)
         self._usable = None
-        known.options = grown(known.options, list(self.jobs.kind_of), machines.cluster, known.rates, packing=packing)
+        known.options = grown(known.options, list(self.jobs.kind_of), machines.cluster, known.rates, colocation=colocation)
         self.note_lasting_gpus()
-        self.jobs.table.widen(known.options.accounts)
+        self.jobs.table.widen(known.options.share_columns)
         self._new_best_rates()
-        self.question.invalidate()
+        self.cycle.invalidate()
 
     def note_lasting_gpus(self) -> None:
         """Note which options still fit, after a node joined or left."""
-        machines, known = self.machines, self.knowledge
+        machines, known = self.nodes, self.beliefs
         known.options = known.options.with_lasting(tuple(machines.lasting_gpus().tolist()) if machines.gone else ())
 
     def _new_best_rates(self) -> None:
         """Note best rates after options were added."""
-        table, options = self.jobs.table, self.knowledge.options
+        table, options = self.jobs.table, self.beliefs.options
         best = options.best[table.kind[: table.size]]
         have = (best >= 0).nonzero()[0]
         for row in have[table.best_rate[have] != options.rate[best[have]]].tolist():
@@ -305,9 +305,9 @@ class State:
 
     def _set_best(self, row: int, spec: JobSpec, best: int) -> None:
         """Set the rates of a job by its best option, and on one node."""
-        table, known = self.jobs.table, self.knowledge
+        table, known = self.jobs.table, self.beliefs
         table.best_rate[row] = known.options.rate[best]
-        accelerator = self.machines.cluster.pools[known.options.pool[best]]
+        accelerator = self.nodes.cluster.pools[known.options.pool[best]]
         if known.options.elastic or known.rates.batches:
             gpus, batch_size = max(known.options.milligpus.item(best) // MILLI, 1), known.options.batch_size.item(best)
             nominal = known.rates.rate_of(spec.profile, spec.demand, accelerator, gpus, batch_size)[0]
@@ -315,67 +315,67 @@ class State:
             nominal = known.rates.rate(spec.profile, accelerator, spec.width)[0]
         table.nominal_rate[row] = nominal or table.best_rate[row]
 
-    def open_account(self, option: int) -> None:
+    def add_share_column(self, option: int) -> None:
         """Keep an account for this option from now on."""
-        if self.knowledge.options.account.item(option) < 0:
-            self.open_accounts(np.array([option]))
+        if self.beliefs.options.share_column.item(option) < 0:
+            self.add_share_columns(np.array([option]))
 
-    def open_accounts(self, rows: Ints) -> None:
+    def add_share_columns(self, rows: Ints) -> None:
         """Keep accounts for these options from now on."""
-        known = self.knowledge
+        known = self.beliefs
         if known.options.elastic or known.rates.batches:
-            known.options = known.options.with_accounts(rows)
-            self.jobs.table.widen(known.options.accounts)
+            known.options = known.options.with_share_columns(rows)
+            self.jobs.table.widen(known.options.share_columns)
 
     def set_draining(self, node: int, draining: bool) -> None:
-        nodes = self.machines.draining
+        nodes = self.nodes.draining
         if draining != (node in nodes):
             (nodes.add if draining else nodes.discard)(node)
             self._usable = None
-            self.question.invalidate()
+            self.cycle.invalidate()
 
     def set_cordoned(self, gpus: tuple[int, ...]) -> None:
-        self.machines.cordoned = gpus
+        self.nodes.cordoned = gpus
         self._usable = None
-        self.question.invalidate()
+        self.cycle.invalidate()
 
     def set_taken(self, taken: dict[int, str]) -> None:
         """Set which GPUs other programs use, with a description of each program."""
-        if taken != self.machines.taken:
-            self.machines.taken = taken
+        if taken != self.nodes.taken:
+            self.nodes.taken = taken
             self._usable = None
-            self.question.invalidate()
+            self.cycle.invalidate()
 
     def occupy(self, job: int, gpus: Ints) -> None:
         """Give a job GPUs: the requested fraction, or half of each if its partner has them."""
-        options, observed = self.knowledge.options, self.machines.observed
+        options, observed = self.beliefs.options, self.nodes.observed
         if options.has_fractions and (spec := self.jobs.specs[job]).gpus < 1:
             observed.take(job, gpus, spec.milli_per_gpu)
         elif self.sharing:
             observed.join(job, gpus)
         else:
             observed.take(job, gpus)
-        if self.jobs.barred or self.machines.taken:
+        if self.jobs.unschedulable_holders or self.nodes.taken:
             self._usable = None
 
     def vacate(self, job: int, gpus: Ints) -> None:
         """Free what a job holds of these GPUs. If it was barred, no plan could count on them: now one can."""
-        observed = self.machines.observed
-        if observed.parts and self.jobs.specs[job].gpus >= 1:
+        observed = self.nodes.observed
+        if observed.gpu_fractions and self.jobs.specs[job].gpus >= 1:
             observed.leave(job, gpus)
         else:
             observed.release(job, gpus)
-        if self.jobs.barred or self.machines.taken:
+        if self.jobs.unschedulable_holders or self.nodes.taken:
             self._usable = None
-        if job in self.jobs.barred:
-            self.question.invalidate()
+        if job in self.jobs.unschedulable_holders:
+            self.cycle.invalidate()
 
     def set_desired(self, job: int, row: int, option: int, gpus: Ints | None, partner: int = NO_JOB) -> None:
         """Set a job's desired placement, and its partner there."""
-        jobs, planned = self.jobs, self.machines.planned
-        if jobs.barred:
+        jobs, planned = self.jobs, self.nodes.planned
+        if jobs.unschedulable_holders:
             self._usable = None
-        table, options = jobs.table, self.knowledge.options
+        table, options = jobs.table, self.beliefs.options
         old = jobs.desired.pop(job, None)
         if old is not None:
             planned.release(job, old)
@@ -397,29 +397,29 @@ class State:
         table, row = self.jobs.table, self.jobs.row.get(partner)
         if row is not None and table.partner.item(row) == job:
             table.partner[row] = NO_JOB
-            table.option[row] = self.knowledge.options.alone[table.option.item(row)]
-            self.machines.planned.resize(partner, self.jobs.desired[partner], MILLI)
+            table.option[row] = self.beliefs.options.alone[table.option.item(row)]
+            self.nodes.planned.resize(partner, self.jobs.desired[partner], MILLI)
 
     def forget(self, job: int, row: int) -> None:
         """Drop what is planned and believed of a job that has ended."""
         self.set_desired(job, row, -1, None)
-        self.knowledge.foreseen.pop(job, None)
+        self.beliefs.predicted.pop(job, None)
         if not self.jobs.specs[job].profile:
-            self.knowledge.forget_paces(job)
+            self.beliefs.forget_rates_of(job)
 
     def without_memos(self) -> "State":
         """Return an independent copy without the values that are stored only to save work."""
         twin = self.copy()
         twin._usable = twin.jobs._rows = None
-        twin.question._drawn = None
-        twin.knowledge.forget_memos()
+        twin.cycle._drawn = None
+        twin.beliefs.forget_memos()
         return twin
 
     def copy(self) -> "State":
         """Return an independent copy."""
         twin = State.__new__(State)
         twin.__dict__.update(self.__dict__)
-        twin.jobs, twin.machines = self.jobs.copy(), self.machines.copy()
-        twin.question, twin.knowledge = self.question.copy(), self.knowledge.copy()
+        twin.jobs, twin.nodes = self.jobs.copy(), self.nodes.copy()
+        twin.cycle, twin.beliefs = self.cycle.copy(), self.beliefs.copy()
         twin.memory = MemoryLedger(twin)
         return twin

@@ -55,7 +55,7 @@ def test_what_is_told_to_stop_meanwhile_is_not_started_again(bench: Bench) -> No
     bench.machine.resize(1, 1, 2, 64, TWO, "two")
     bench.machine.suspend(1, 1, 3)
     part = bench.wait()
-    assert (part.outcome, part.asked) == ("yielded", "suspend") and bench.said().count("ready") == 1
+    assert (part.outcome, part.stop_reason) == ("yielded", "suspend") and bench.said().count("ready") == 1
 
 
 def test_one_that_does_not_save_is_lost_and_not_failed(bench: Bench) -> None:

@@ -2,7 +2,7 @@
 
 from pathlib import Path
 
-from rota.agent.log import SMALLEST_LIMIT_BYTES, log_end, read_log
+from rota.agent.log import MIN_LIMIT_BYTES, log_end, read_log
 from tests.live.agent.bench import Bench
 
 
@@ -28,7 +28,7 @@ def test_a_flood_stays_below_the_limit_and_its_end_is_kept(bench: Bench) -> None
 
 def test_a_later_attempt_goes_on_in_the_same_stream(bench: Bench) -> None:
     for attempt in (1, 2, 3):
-        bench.machine.launch(bench.sh("seq 1 5000", attempt=attempt, sequence=attempt, log_bytes=SMALLEST_LIMIT_BYTES))
+        bench.machine.launch(bench.sh("seq 1 5000", attempt=attempt, sequence=attempt, log_bytes=MIN_LIMIT_BYTES))
         bench.wait(attempt=attempt)
-    assert on_disk(bench.home / "logs") <= SMALLEST_LIMIT_BYTES + 1000
+    assert on_disk(bench.home / "logs") <= MIN_LIMIT_BYTES + 1000
     assert read_log(bench.log(), log_end(bench.log()) - 40, 100).data.endswith(b"5000\n--- rota: finished ---\n")

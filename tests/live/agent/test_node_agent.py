@@ -103,7 +103,7 @@ def test_a_job_outlives_the_agent_and_the_next_one_finds_it(desk: Desk) -> None:
     assert desk.part().started_s == running.started_s
     desk.ask(Suspend(1, 1, 2, ()))
     ended = desk.wait("ended")
-    assert (ended.asked, ended.outcome) == ("suspend", "yielded")
+    assert (ended.stop_reason, ended.outcome) == ("suspend", "yielded")
     desk.ask(Forget(1, 1))
     assert desk.ask(whole=True)["parts"] == []
 
@@ -118,10 +118,10 @@ def test_leases_end_by_the_clock_of_the_node(desk: Desk) -> None:
     desk.launch("sleep 1000", lease_s=boot_s() + 60.0)
     desk.wait("running")
     desk.ask(Renew(1, 1, (), boot_s() - 1.0))
-    assert desk.ask()["message"] == 7 and desk.part().asked is None, "a renewal that comes late takes nothing away"
+    assert desk.ask()["message"] == 7 and desk.part().stop_reason is None, "a renewal that comes late takes nothing away"
     desk.ask(Renew(1, 1, (), boot_s() + 0.2))
     ended = desk.wait("ended")
-    assert (ended.asked, ended.outcome) == ("lease", "yielded")
+    assert (ended.stop_reason, ended.outcome) == ("lease", "yielded")
 
 
 def test_repeats_and_strangers(desk: Desk) -> None:

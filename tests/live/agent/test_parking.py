@@ -71,7 +71,7 @@ def test_a_script_that_knows_nothing_of_it_sleeps_and_goes_on_in_the_same_proces
     start(bench, COUNTS)
     for sequence in (2, 4, 6):
         parked = park(bench, sequence)
-        assert (parked.sequence, parked.asked, parked.parking_problem) == (sequence, None, None)
+        assert (parked.sequence, parked.stop_reason, parked.parking_problem) == (sequence, None, None)
         said = steps(bench)
         assert parked.steps_done == said, "its steps are those it had"
         until(lambda: "S" in Path(f"/proc/{bench.part().started_s and pid(bench)}/stat").read_text(), "it sleeps")
@@ -110,7 +110,7 @@ def test_what_is_parked_is_woken_before_it_is_told_to_leave(bench: Bench) -> Non
     park(bench)
     bench.machine.suspend(1, 1, 3)
     ended = bench.wait()
-    assert (ended.outcome, ended.exit_code, ended.asked) == ("yielded", 75, "suspend")
+    assert (ended.outcome, ended.exit_code, ended.stop_reason) == ("yielded", 75, "suspend")
     assert ended.steps_saved == ended.steps_done == steps(bench)
 
 
@@ -119,7 +119,7 @@ def test_a_parked_job_whose_lease_is_over_is_ended(bench: Bench) -> None:
     park(bench)
     bench.machine.renew(1, 1, 0.0)
     ended = bench.wait()
-    assert (ended.outcome, ended.exit_code, ended.asked) == ("yielded", 75, "lease")
+    assert (ended.outcome, ended.exit_code, ended.stop_reason) == ("yielded", 75, "lease")
 
 
 def test_one_that_is_killed_while_it_sleeps_is_lost_and_has_not_failed(bench: Bench) -> None:
@@ -162,7 +162,7 @@ def test_one_that_cannot_be_parked_is_asked_to_leave(bench: Bench, script: str, 
     start(bench, LEAVES + script + COUNTS, *flags, grace_seconds=2.0)
     assert bench.machine.park(1, 1, 2)
     ended = bench.wait()
-    assert (ended.outcome, ended.exit_code, ended.asked, ended.sequence) == ("yielded", 75, "suspend", 2)
+    assert (ended.outcome, ended.exit_code, ended.stop_reason, ended.sequence) == ("yielded", 75, "suspend", 2)
     assert problem in ended.parking_problem
 
 

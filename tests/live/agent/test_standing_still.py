@@ -102,7 +102,7 @@ def test_a_job_ends_at_its_lease_while_its_log_hangs(bench: Bench, hung: Hung) -
         bench.datagram(json.dumps({"op": "renew", "seconds": LEASE_SECONDS}).encode())
         status = until_ended(bench)
         assert not alive(main) and bench.job_lock_is_free()
-        assert (status.outcome, status.asked) == ("yielded", "lease")
+        assert (status.outcome, status.stop_reason) == ("yielded", "lease")
         assert status.problem == "the end of its log could not be written: the disk does not answer"
         until(lambda: not bench.processes("rota.agent.supervisor"), "the supervisor ends, though its log still hangs")
     until(lambda: not bench.processes("rota.agent.log_writer"), "what hung ends")
@@ -205,7 +205,7 @@ def test_a_stopped_supervisor_does_not_let_its_job_outlive_its_lease(bench: Benc
         until(lambda: not any(map(alive, pids)), "the end of the job")
         assert ended(bench) is None
     status = until_ended(bench)
-    assert (status.outcome, status.asked, status.exit_code) == ("yielded", "lease", -9)
+    assert (status.outcome, status.stop_reason, status.exit_code) == ("yielded", "lease", -9)
     assert status.problem == "its supervisor stood still when its lease ended"
     assert re.search(r"suspended after [\d.]+s, [\d.]+s of work lost \(lease over\)", bench.said())
 

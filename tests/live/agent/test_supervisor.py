@@ -37,7 +37,7 @@ def leaves_with(code: int, before: str = "") -> str:
 def test_it_ends_of_itself(bench: Bench, script: str, outcome: str, code: int, marker: str) -> None:
     bench.machine.launch(bench.sh(f"printf begun; {script}", from_step=40.0))
     part = bench.wait()
-    assert (part.outcome, part.exit_code, part.asked, part.steps_saved) == (outcome, code, None, 40.0)
+    assert (part.outcome, part.exit_code, part.stop_reason, part.steps_saved) == (outcome, code, None, 40.0)
     assert part.started_s is not None and part.ended_s is not None and part.started_s <= part.ended_s
     *before, last = bench.said().splitlines()
     assert before == ["--- rota: resumed on n1 GPUs 0,1 (attempt 1, from step 40) ---", "begun"]
@@ -58,7 +58,7 @@ def test_it_leaves_when_suspended(bench: Bench, code: int, outcome: str, saved: 
     bench.start(script, from_step=98_000.0, progress=r"step ([\d_]+)")
     assert bench.machine.suspend(1, 1, 2)
     part = bench.wait()
-    assert (part.outcome, part.exit_code, part.asked, part.sequence) == (outcome, code, "suspend", 2)
+    assert (part.outcome, part.exit_code, part.stop_reason, part.sequence) == (outcome, code, "suspend", 2)
     assert (part.steps_done, part.steps_saved) == (98_600.0, saved)
     assert re.fullmatch(f"--- rota: {marker} ---", bench.said().splitlines()[-1])
     assert not bench.machine.suspend(1, 1, 3) and not bench.machine.kill(1, 1, 4) and not bench.machine.renew(1, 1, 60.0)
@@ -71,14 +71,14 @@ def test_after_it_was_told_to_stop_exit_code_0_is_an_end_only_if_its_steps_say_s
     bench.start(leaves_with(0, before="echo step 98600;"), progress=r"step (\d+)", steps_total=total)
     bench.machine.suspend(1, 1, 2)
     part = bench.wait()
-    assert (part.outcome, part.exit_code, part.asked) == (outcome, 0, "suspend")
+    assert (part.outcome, part.exit_code, part.stop_reason) == (outcome, 0, "suspend")
 
 
 def test_one_that_saves_and_leaves_when_its_lease_is_over_has_not_finished(bench: Bench) -> None:
     bench.start(leaves_with(0), lease_grace_seconds=20.0)
     bench.machine.renew(1, 1, 0.1)
     part = bench.wait()
-    assert (part.outcome, part.exit_code, part.asked) == ("yielded", 0, "lease")
+    assert (part.outcome, part.exit_code, part.stop_reason) == ("yielded", 0, "lease")
 
 
 def test_what_a_shell_runs_may_leave_with_0_too(bench: Bench) -> None:
@@ -131,7 +131,7 @@ def test_one_that_ignores_the_signal_is_killed_after_its_grace(bench: Bench) -> 
     bench.start(STUBBORN, grace_seconds=0.2, from_step=5.0)
     bench.machine.suspend(1, 1, 2)
     part = bench.wait()
-    assert (part.outcome, part.exit_code, part.asked, part.steps_saved) == ("yielded", -9, "suspend", 5.0)
+    assert (part.outcome, part.exit_code, part.stop_reason, part.steps_saved) == ("yielded", -9, "suspend", 5.0)
 
 
 def test_a_stopped_one_hears_it_all_the_same(bench: Bench) -> None:
@@ -154,10 +154,10 @@ def test_grace_is_also_for_what_a_shell_runs(bench: Bench) -> None:
 def test_a_kill_is_at_once_and_shortens_a_suspension(bench: Bench) -> None:
     bench.start(STUBBORN)
     bench.machine.suspend(1, 1, 2)
-    until(lambda: bench.part().asked == "suspend")
+    until(lambda: bench.part().stop_reason == "suspend")
     bench.machine.kill(1, 1, 3)
     part = bench.wait()
-    assert (part.outcome, part.exit_code, part.asked, part.sequence) == ("lost", -9, "kill", 3)
+    assert (part.outcome, part.exit_code, part.stop_reason, part.sequence) == ("lost", -9, "kill", 3)
     assert re.search(r"killed after [\dms.]+, [\dms.]+ of work lost", bench.said()), "and not that 0 steps were lost"
 
 
@@ -167,7 +167,7 @@ def test_a_command_that_is_not_newer_changes_nothing_and_is_answered(bench: Benc
         bench.rung.clear()
         assert bench.machine.kill(1, 1, sequence) and bench.machine.suspend(1, 1, sequence)
         assert bench.rung.wait(30)
-    assert bench.part().state == "running" and bench.part().asked is None and bench.part().sequence == 4
+    assert bench.part().state == "running" and bench.part().stop_reason is None and bench.part().sequence == 4
 
 
 def test_datagrams_that_make_no_sense_are_passed_over(bench: Bench) -> None:
@@ -180,7 +180,7 @@ def test_datagrams_that_make_no_sense_are_passed_over(bench: Bench) -> None:
     bench.datagram(b'{"op": "report", "steps_done": 7, "steps_saved": -1, "steps_total": "x", "more": 1}')
     until(lambda: bench.part().steps_done == 7.0)
     part = bench.part()
-    assert (part.state, part.asked, part.steps_saved, part.steps_total) == ("running", None, 0.0, None)
+    assert (part.state, part.stop_reason, part.steps_saved, part.steps_total) == ("running", None, 0.0, None)
 
 
 def test_a_job_may_report_its_own_steps(bench: Bench) -> None:
@@ -221,21 +221,21 @@ def test_a_lease_ends_without_a_daemon(bench: Bench) -> None:
     until(lambda: '"ended"' in (bench.folder() / "status.json").read_text())
     bench.open()
     part = bench.wait()
-    assert (part.outcome, part.exit_code, part.asked) == ("yielded", 75, "lease")
+    assert (part.outcome, part.exit_code, part.stop_reason) == ("yielded", 75, "lease")
     assert "(lease over)" in bench.said()
 
 
 def test_the_grace_of_a_lease_is_short(bench: Bench) -> None:
     bench.start(STUBBORN)
     bench.machine.renew(1, 1, 0.0)
-    assert (bench.wait().exit_code, bench.part().asked) == (-9, "lease")
+    assert (bench.wait().exit_code, bench.part().stop_reason) == (-9, "lease")
 
 
 def test_a_lease_that_ends_shortens_a_long_grace(bench: Bench) -> None:
     bench.start(STUBBORN)
     bench.machine.suspend(1, 1, 2)
     bench.machine.renew(1, 1, 0.0)
-    assert (bench.wait().exit_code, bench.part().asked) == (-9, "suspend")
+    assert (bench.wait().exit_code, bench.part().stop_reason) == (-9, "suspend")
 
 
 def test_a_renewal_keeps_it_alive(bench: Bench) -> None:
@@ -244,14 +244,14 @@ def test_a_renewal_keeps_it_alive(bench: Bench) -> None:
     bench.machine.renew(1, 1, 1.0)
     bench.machine.renew(1, 1, 300.0)
     until(lambda: boot_s() > end_s + 0.2)
-    assert bench.part().asked is None and bench.part().state == "running"
+    assert bench.part().stop_reason is None and bench.part().state == "running"
 
 
 def test_a_renewal_counts_from_when_it_was_sent(bench: Bench) -> None:
     """It may have lain in the box while the supervisor was stopped."""
     bench.start(STUBBORN)
     bench.datagram(json.dumps({"op": "renew", "seconds": 5.0, "sent_boot_s": boot_s() - 10.0}).encode())
-    assert bench.wait().asked == "lease"
+    assert bench.wait().stop_reason == "lease"
 
 
 def test_it_is_not_started_when_its_lease_is_over(bench: Bench) -> None:

@@ -59,7 +59,7 @@ def test_more_gpus_than_before_leave_running_jobs_alone(tmp_path: Path) -> None:
     with running(tmp_path, cluster="4xV100 + 1xK80") as daemon:
         until_settled(daemon)
         row = daemon.job(str(long))
-        assert (row.phase, row.suspensions, row.where) == ("running", 0, "n1:0-1")
+        assert (row.phase, row.suspensions, row.placement) == ("running", 0, "n1:0-1")
         assert (daemon.status().gpus, daemon.status().cluster) == (5, "4xV100 + 1xK80")
         beside = submit(daemon, "env", gpus=2, accelerators=["V100"])
         old = submit(daemon, "true", accelerators=["K80"])
@@ -71,7 +71,7 @@ def test_more_gpus_than_before_leave_running_jobs_alone(tmp_path: Path) -> None:
         until_settled(daemon)
         wide = submit(daemon, "true", gpus=4, accelerators=["V100"])
         assert ended(daemon, wide).phase == "finished"
-        names = [node.name for node in daemon.scheduler.state.machines.cluster.nodes]
+        names = [node.name for node in daemon.scheduler.state.nodes.cluster.nodes]
         assert names == ["n1", "n1-2", "n2", "n1"], "with no job on it, a machine becomes one node again"
     check_record(tmp_path)
 
@@ -82,7 +82,7 @@ def test_a_home_in_which_nothing_has_happened_begins_with_the_cluster_of_its_nex
     said: list[str] = []
     with running(tmp_path, cluster="1xK80 + 3xV100", tell=said.append) as daemon:
         assert ended(daemon, submit(daemon, "true", gpus=3)).phase == "finished"
-        assert [node.name for node in daemon.scheduler.state.machines.cluster.nodes] == ["n1", "n2"] and not said
+        assert [node.name for node in daemon.scheduler.state.nodes.cluster.nodes] == ["n1", "n2"] and not said
     check_record(tmp_path)
 
 
@@ -145,7 +145,7 @@ def test_the_change_is_taken_back_while_a_node_drains(tmp_path: Path) -> None:
         until_phase(daemon, job, "suspending")
     with running(tmp_path, cluster="2xV100 + 2xK80") as daemon:
         until_settled(daemon)
-        assert not daemon.scheduler.state.machines.draining and not daemon.scheduler.state.machines.gone
+        assert not daemon.scheduler.state.nodes.draining and not daemon.scheduler.state.nodes.gone
         until_phase(daemon, job, "running")
         daemon.cancel(job)
         ended(daemon, job)
@@ -216,11 +216,11 @@ def test_whatever_the_clusters_the_scheduler_ends_with_what_is_there(clusters: l
         scheduler.fold(1.0, told)
         devices, state = changes.devices, scheduler.state
         assert changes.done and not changes.events(state, 2.0)
-        here = [node for node in range(len(state.machines.cluster.nodes)) if node not in state.machines.gone]
+        here = [node for node in range(len(state.nodes.cluster.nodes)) if node not in state.nodes.gone]
         found = [device for node in here for device in devices[node]]
         assert sorted(found) == sorted(device for names in pretend_devices(cluster) for device in names)
-        assert all(len(devices[node]) == state.machines.cluster.nodes[node].gpus for node in devices)
-        assert len({state.machines.cluster.nodes[node].name for node in here}) == len(here)
+        assert all(len(devices[node]) == state.nodes.cluster.nodes[node].gpus for node in devices)
+        assert len({state.nodes.cluster.nodes[node].name for node in here}) == len(here)
         again = ClusterChanges(state, devices, named_nodes(cluster, pretend_devices(cluster)))
         assert again.done and not again.text, "opened with the same cluster again, nothing changes"
         validate(state)

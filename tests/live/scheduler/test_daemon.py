@@ -169,7 +169,7 @@ def test_another_policy_takes_over_without_the_memory_of_the_first(second: str, 
         assert ended(daemon, submit(daemon, "true")).phase == "finished"
         assert daemon.job(str(long)).phase == "running", "it goes on"
         state = daemon.scheduler.state
-        assert state.question.answer is not None and state.question.answer.policy == second and not state.question.policy_fault
+        assert state.cycle.answer is not None and state.cycle.answer.policy == second and not state.cycle.policy_fault
         daemon.cancel(long)
         ended(daemon, long)
 
@@ -308,7 +308,7 @@ def test_two_jobs_of_half_a_gpu_run_on_one(tmp_path: Path) -> None:
         while [daemon.job(str(job)).phase for job in jobs] != ["running", "running", "queued"]:
             assert time.monotonic() < end, [daemon.job(str(job)).phase for job in jobs]
             time.sleep(0.02)
-        assert daemon.scheduler.state.machines.observed.parts == {0: ((jobs[0], 500), (jobs[1], 500))}
+        assert daemon.scheduler.state.nodes.observed.gpu_fractions == {0: ((jobs[0], 500), (jobs[1], 500))}
         assert "needs 0.5 GPUs" in daemon.why(jobs[2]).reasons[0].sentence
         daemon.cancel(jobs[0])
         while daemon.job(str(jobs[2])).phase != "running":
@@ -553,7 +553,7 @@ def test_a_page_of_jobs_begins_with_those_that_run(tmp_path: Path) -> None:
 def test_a_start_packs_what_is_old_and_takes_a_snapshot(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     for name in ("SNAPSHOT_EVERY", "COMPACT_EVERY"):
         monkeypatch.setattr(f"rota.live.upkeep.{name}", 10_000)
-    monkeypatch.setattr("rota.live.journal_packs.LEAST_ENTRIES", 10)
+    monkeypatch.setattr("rota.live.journal_packs.MIN_ENTRIES", 10)
     with running(tmp_path, cluster="1xV100") as daemon:
         for _ in range(6):
             daemon.cancel(job := submit(daemon, ["sleep", "300"]))

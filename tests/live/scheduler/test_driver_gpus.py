@@ -43,7 +43,7 @@ def test_what_nvml_tells_on_a_node_reaches_the_scheduler(real: Bench) -> None:
 
     until(read, "readings of both nodes")
     reading = real.driver.readings()["b/GPU-0"]
-    assert (reading.memory_gib, reading.used_gib, reading.utilisation, reading.temperature_c) == (16.0, 4.0, 0.93, 61)
+    assert (reading.memory_gib, reading.used_gib, reading.utilization, reading.temperature_c) == (16.0, 4.0, 0.93, 61)
     assert abs(reading.at_s - time.time() - real.ahead_s) < 60.0, "on the clock of the scheduler"
     real.hosts.away.add("b")
     real.events()
@@ -54,7 +54,7 @@ def test_a_gpu_of_a_node_that_another_program_uses_is_told_once_and_when_it_is_f
     real: Bench, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """With a real process that is no job: NVML says that it computes on the GPU of both nodes, which are one machine here."""
-    monkeypatch.setattr(other_programs, "tells_own_numbers", lambda: True)
+    monkeypatch.setattr(other_programs, "reports_own_numbers", lambda: True)
     other = subprocess.Popen(["sleep", "600"])
     stays = [SimpleNamespace(pid=other.pid, usedGpuMemory=2**30)]
     monkeypatch.setattr(sys.modules["pynvml"], "nvmlDeviceGetComputeRunningProcesses", lambda handle: stays)
@@ -102,4 +102,4 @@ def test_how_a_job_uses_its_gpu_is_measured(real: Bench) -> None:
         return any(event.peak_gib.tolist() == [4.0] for event in found)
 
     until(measured, "what it takes on its GPU")
-    assert real.driver.readings()["a/GPU-0"].utilisation == 0.93
+    assert real.driver.readings()["a/GPU-0"].utilization == 0.93

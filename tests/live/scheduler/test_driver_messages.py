@@ -11,7 +11,7 @@ import pytest
 
 from rota.agent.messages import decode_message, encode_message
 from rota.agent.node_agent import cluster_agent
-from rota.live.driver import HEARTBEAT_SECONDS, LOST_SECONDS
+from rota.live.driver import HEARTBEAT_SECONDS, REPLY_TIMEOUT_SECONDS
 from rota.live.journal_store import LeadershipLost
 from rota.live.late_starts import FORGET_SECONDS, LATE_SECONDS
 from rota.model.commands import Kill, Launch, Renew, Suspend
@@ -204,7 +204,7 @@ def test_an_answer_to_an_earlier_message_is_not_taken_for_the_last(bench: Bench)
     bench.ahead_s += HEARTBEAT_SECONDS
     bench.driver.events()
     early = bench.hosts.held
-    bench.ahead_s += LOST_SECONDS
+    bench.ahead_s += REPLY_TIMEOUT_SECONDS
     bench.hosts.held = []
     bench.driver.events()
     late, bench.hosts.held = bench.hosts.held, None

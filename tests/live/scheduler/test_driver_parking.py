@@ -20,19 +20,21 @@ def slept(kind: SuspendKind) -> Callable[[External], bool]:
 def test_a_script_is_parked_and_woken_in_the_same_process(bench: Bench) -> None:
     """Its node finds out which way. Answers get lost, and the core says it again."""
     parkable(bench)
-    assert bench.driver.how_parked(bench.job) == ("node", "the node that starts it chooses the method")
+    assert bench.driver.park_method(bench.job) == ("node", "the node that starts it chooses the method")
     bench.carry_out([bench.launch_one()])
     began = bench.heard(started(0))
     assert [event.can_park for event in began if isinstance(event, Started)] == [True]
     (status,) = bench.driver.inventory()
-    assert (status.park_way, status.park_why) == ("sleep", "its GPUs are pretend GPUs, so its processes are only stopped")
+    assert (status.park_method, status.park_reason) == ("sleep", "its GPUs are pretend GPUs, so its processes are only stopped")
     for sequence in (2, 4):
         bench.hosts.answers_to_lose = 1
         bench.carry_out([Suspend(1, 1, sequence, (0,), SuspendKind.PARK)])
         bench.carry_out([Suspend(1, 1, sequence, (0,), SuspendKind.PARK)])
         bench.ahead_s += 2.0
         parked = [event for event in bench.heard(slept(SuspendKind.PARK)) if isinstance(event, Suspended)]
-        assert [(event.sequence, event.node, event.keeps) for event in parked] == [(sequence, 0, False)], "it is told once"
+        assert [(event.sequence, event.node, event.keeps_host_memory) for event in parked] == [(sequence, 0, False)], (
+            "it is told once"
+        )
         assert bench.driver.running() == {} and [each.state for each in bench.driver.inventory()] == ["parked"]
         bench.carry_out([Resume(1, 1, sequence + 1, (0,), time.time() + bench.ahead_s + 600.0)])
         woken = bench.heard(lambda event: isinstance(event, Started))
@@ -64,7 +66,7 @@ def test_a_job_that_its_node_cannot_park_is_told_to_leave(bench: Bench) -> None:
     began = bench.heard(started(0))
     assert [event.can_park for event in began if isinstance(event, Started)] == [False]
     (status,) = bench.driver.inventory()
-    assert (status.park_way, status.park_why) == ("exit", "its command sleep is not Python")
+    assert (status.park_method, status.park_reason) == ("exit", "its command sleep is not Python")
     bench.carry_out([Suspend(1, 1, 2, (0,), SuspendKind.PARK)])
     left = bench.heard(slept(SuspendKind.CHECKPOINT))
     assert not any(slept(SuspendKind.PARK)(event) for event in left)
@@ -72,10 +74,10 @@ def test_a_job_that_its_node_cannot_park_is_told_to_leave(bench: Bench) -> None:
 
 def test_what_is_known_of_parking_before_a_job_has_a_node(bench: Bench) -> None:
     plain = Spec(run=["python", "x.py"])
-    assert bench.driver.how_parked(Submission(plain, "me", "/", {}))[0] == "node"
+    assert bench.driver.park_method(Submission(plain, "me", "/", {}))[0] == "node"
     for more in ({"park": False}, {"gpus": 2}, {"gpus": {"min": 1, "max": 2}}):
         spec = Spec.model_validate({"run": ["python", "x.py"], **more})
-        assert bench.driver.how_parked(Submission(spec, "me", "/", {}))[0] == "exit", more
+        assert bench.driver.park_method(Submission(spec, "me", "/", {}))[0] == "exit", more
 
 
 SAVES = """

@@ -82,7 +82,7 @@ class Site:
     def run_on(self, node: str) -> set[int]:
         """Jobs that run there."""
         assert not self.failed, self.failed
-        return {row.id for row in self.daemon.jobs() if row.phase == "running" and (row.where or "").startswith(f"{node}:")}
+        return {row.id for row in self.daemon.jobs() if row.phase == "running" and (row.placement or "").startswith(f"{node}:")}
 
     def end_processes(self, node: str) -> None:
         for path in (self.folder / node).glob("run/*/*/launch.json"):
@@ -139,7 +139,7 @@ def read_journal(home: Path) -> tuple[int, int, list[Round]]:
             continue
         asked = entry.number if entry.decided.ticket else asked
         if entry.decided.plan is not None:
-            node_of = scheduler.state.machines.cluster.gpu_node
+            node_of = scheduler.state.nodes.cluster.gpu_node
             changes = [(change.job, change.gpus) for change in entry.decided.plan.changes]
             placed = {job: set(node_of[gpus].tolist()) for job, gpus in changes if gpus is not None}
             rounds.append(Round(asked or entry.number, entry.number, placed))

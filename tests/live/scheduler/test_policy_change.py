@@ -54,7 +54,7 @@ def test_another_policy_takes_over_at_once_and_stays_after_a_restart(tmp_path: P
         assert ended(daemon, third).phase == "finished", "the shortest goes first now"
         assert said == ["policy srsf takes over from fifo"]
         state = daemon.scheduler.state
-        assert state.question.answer is not None and state.question.answer.policy == "srsf"
+        assert state.cycle.answer is not None and state.cycle.answer.policy == "srsf"
         assert daemon.set_policy("fifo+spread").placer == "spread"
         assert daemon.set_policy("las").placer == "spread", "the placer stays"
     check_record(tmp_path)
@@ -103,7 +103,7 @@ def test_a_policy_whose_first_answer_fails_is_refused(tmp_path: Path, named: str
             submit(daemon, "sleep 1")
         with pytest.raises(OptionError, match=words):
             daemon.set_policy(f"{file}:{named}")
-        assert daemon.status().policy == "fifo" and not daemon.status().policy_problem
+        assert daemon.status().policy == "fifo" and not daemon.status().policy_error
         assert ended(daemon, submit(daemon, "true")).phase == "finished", "the one in force goes on"
         assert (setup := daemon.journal.setup()) is not None and setup.policy == "fifo"
 
@@ -122,5 +122,5 @@ def test_a_policy_that_hangs_can_be_replaced(tmp_path: Path) -> None:
         assert ended(daemon, second).phase == "finished"
         daemon.cancel(first)
         ended(daemon, first)
-        assert not daemon.status().policy_problem
+        assert not daemon.status().policy_error
     check_record(tmp_path / "home")

@@ -33,9 +33,9 @@ def test_a_real_scheduler(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> No
             away.clear()
             waiting.result(60)
         until(lambda: ready(served)[0] == 200)
-        daemon.scheduler.state.machines.node_up[:] = False
+        daemon.scheduler.state.nodes.node_up[:] = False
         assert ready(served) == (503, {"ready": False, "problems": {"nodes": "none is up"}, "nodes_up": 0, "nodes": 1})
-        daemon.scheduler.state.machines.node_up[:] = True
+        daemon.scheduler.state.nodes.node_up[:] = True
 
 
 def test_a_write_that_takes_long_is_a_problem(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

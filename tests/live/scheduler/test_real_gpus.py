@@ -66,9 +66,9 @@ def test_what_nvml_tells_reaches_the_scheduler_and_the_operator(tmp_path: Path, 
         while not table.alone_rate[row] > 0:
             assert time.monotonic() < end, daemon.job(str(job))
             time.sleep(0.05)
-        assert table.utilisation[row] == 0.93 and table.peak_gib[row] == 20.0
+        assert table.utilization[row] == 0.93 and table.peak_gib[row] == 20.0
         shown = daemon.job(str(job))
-        assert (shown.utilisation, shown.peak_gib) == (0.93, 20.0)
+        assert (shown.utilization, shown.peak_gib) == (0.93, 20.0)
         first, second = daemon.nodes()
         assert (first.name, first.gpus[0].jobs, first.gpus[0].used_gib, first.host_gib) == ("box-v100", [], 4.0, 50.0)
         gpu = second.gpus[0]
@@ -90,8 +90,8 @@ def test_an_nvml_that_breaks_while_a_job_runs_leaves_figures_unknown(tmp_path: P
         while not table.alone_rate[row] > 0:
             assert time.monotonic() < end, daemon.job(str(job))
             time.sleep(0.05)
-        assert table.utilisation[row] != table.utilisation[row] and table.peak_gib[row] != table.peak_gib[row]
-        assert all(gpu.utilisation is None for node in daemon.nodes() for gpu in node.gpus)
+        assert table.utilization[row] != table.utilization[row] and table.peak_gib[row] != table.peak_gib[row]
+        assert all(gpu.utilization is None for node in daemon.nodes() for gpu in node.gpus)
         daemon.cancel(job)
     finally:
         daemon.stop()
@@ -127,12 +127,12 @@ def test_what_a_job_took_of_the_host_when_it_was_parked_is_counted(tmp_path: Pat
             assert time.monotonic() < end, daemon.job(str(job))
             time.sleep(0.05)
         assert state.jobs.attempts[job].host_gib == 12.5
-        assert state.machines.host_gib.tolist() == [HOST_GIB_PER_GPU - 12.5]
+        assert state.nodes.host_gib.tolist() == [HOST_GIB_PER_GPU - 12.5]
         daemon.cancel(other)
         while daemon.job(str(job)).phase != "running":
             assert time.monotonic() < end, daemon.job(str(job))
             time.sleep(0.05)
-        assert state.machines.host_gib.tolist() == [HOST_GIB_PER_GPU], "a job that only sleeps keeps nothing"
+        assert state.nodes.host_gib.tolist() == [HOST_GIB_PER_GPU], "a job that only sleeps keeps nothing"
         daemon.cancel(job)
 
 
@@ -140,7 +140,7 @@ def test_a_gpu_that_another_program_uses_is_out_of_service_until_it_is_free(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """With a real process that is no job: NVML says that it computes on the H200."""
-    monkeypatch.setattr(other_programs, "tells_own_numbers", lambda: True)
+    monkeypatch.setattr(other_programs, "reports_own_numbers", lambda: True)
     other = subprocess.Popen(["sleep", "600"])
     stays = [SimpleNamespace(pid=other.pid, usedGpuMemory=2**30)]
     busy = {0: [], 2: stays}
@@ -175,7 +175,7 @@ def test_a_gpu_that_another_program_uses_is_out_of_service_until_it_is_free(
 
 def test_a_job_of_its_own_is_no_other_program(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """NVML names the very process of the job, and a child of it."""
-    monkeypatch.setattr(other_programs, "tells_own_numbers", lambda: True)
+    monkeypatch.setattr(other_programs, "reports_own_numbers", lambda: True)
     pids: list[int] = []
     listed = nvml(
         nvmlDeviceGetComputeRunningProcesses=lambda handle: [SimpleNamespace(pid=pid, usedGpuMemory=2**30) for pid in pids]

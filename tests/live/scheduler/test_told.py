@@ -49,7 +49,7 @@ def check_journal(home: Path) -> Scheduler:
 def until_scores(daemon: Daemon, expected: list[list[float]]) -> None:
     seen = 0
     while True:
-        known = daemon.scheduler.state.knowledge.variability
+        known = daemon.scheduler.state.beliefs.variability
         if known is not None and known.scores.tolist() == expected:
             return
         seen = daemon.wait_for_change(seen, 10.0)
@@ -64,8 +64,8 @@ def test_gpus_that_join_are_told_their_scores(tmp_path: Path, monkeypatch: pytes
         until_scores(daemon, [[1.0, 1.1, 1.2, 1.3]])  # the node of one V100 left
         ended(daemon, submit(daemon, "true"))
         daemon.set_policy("las")
-        assert daemon.scheduler.state.knowledge.variability.scores.tolist() == [[1.0, 1.1, 1.2, 1.3]]  # type: ignore[union-attr]
-    known = check_journal(tmp_path).state.knowledge.variability
+        assert daemon.scheduler.state.beliefs.variability.scores.tolist() == [[1.0, 1.1, 1.2, 1.3]]  # type: ignore[union-attr]
+    known = check_journal(tmp_path).state.beliefs.variability
     assert known is not None and known.scores.tolist() == [[1.0, 1.1, 1.2, 1.3]]
 
 
@@ -77,7 +77,7 @@ def test_recovery_from_a_snapshot_knows_what_was_told_after_it(tmp_path: Path, m
     for _ in range(2):
         with told_daemon(tmp_path, monkeypatch, told(FAST_K80), "2xV100 + 1xK80") as daemon:
             assert daemon.begun.wait(test_daemon.PATIENCE)
-            assert daemon.scheduler.state.knowledge.rates.table["net", "K80", 1] == 40.0
+            assert daemon.scheduler.state.beliefs.rates.table["net", "K80", 1] == 40.0
             ended(daemon, submit(daemon, "true", profile="net"))
     journal = daemon_module.Journal(tmp_path / "journal.sqlite", JOURNAL_CODEC)
     found = recover(journal, JOURNAL_CODEC, make_scheduler)

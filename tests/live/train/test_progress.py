@@ -61,7 +61,7 @@ def test_a_job_can_only_report(bench: Bench) -> None:
     ):
         until(lambda message=message: datagrams.send(box, REPORT_SOCKET, json.dumps(message).encode()))
     until(lambda: bench.part().steps_done == 5)
-    assert bench.part().asked is None and bench.part().metrics == {"ok": 2.0}
+    assert bench.part().stop_reason is None and bench.part().metrics == {"ok": 2.0}
     bench.machine.kill(1, 1, 2)
     bench.wait()
 

@@ -32,12 +32,21 @@ def test_a_supervisor_of_the_version_before_is_understood(tmp_path: Path) -> Non
 
 ORDER = LaunchOrder(
     *(3, 2, 7, ["sh"], {"NODE_RANK": "1", "ROTA_PARK": "preload"}, "/", "/log", "n1:0-1", 40.0, 60.0, 60.0, 1.0),
-    park_way="preload",
-    park_why="it can be",
+    park_method="preload",
+    park_reason="it can be",
     steps_total=90.0,
     boot_id="b",
 )
-LATER_FIELDS = ("launch_sequence", "gpus_text", "from_step", "park_way", "park_why", "keeps_memory", "rank", "steps_problem")
+LATER_FIELDS = (
+    "launch_sequence",
+    "gpus_text",
+    "from_step",
+    "park_method",
+    "park_reason",
+    "keeps_memory",
+    "rank",
+    "steps_problem",
+)
 
 
 def test_what_such_a_supervisor_leaves_out_is_in_its_order(tmp_path: Path) -> None:
@@ -47,7 +56,7 @@ def test_what_such_a_supervisor_leaves_out_is_in_its_order(tmp_path: Path) -> No
     (tmp_path / STATUS).write_text(json.dumps(plain))
     found = read_status(tmp_path, ORDER)
     assert found is not None
-    assert (found.gpus_text, found.from_step, found.park_way, found.keeps_memory) == ("n1:0-1", 40.0, "preload", True)
+    assert (found.gpus_text, found.from_step, found.park_method, found.keeps_memory) == ("n1:0-1", 40.0, "preload", True)
     assert (found.problem, found.saving_problem, found.parking_problem) == (None, None, "it was busy")
     assert (found.launch_sequence, found.start_sequence, found.rank, found.steps_done) == (7, 7, 1, 55.0)
     (tmp_path / STATUS).write_text(json.dumps({**plain, "start_sequence": 9, "colour": "red"}))
@@ -56,8 +65,8 @@ def test_what_such_a_supervisor_leaves_out_is_in_its_order(tmp_path: Path) -> No
 
 
 def test_an_order_of_the_version_before_has_empty_texts_for_none() -> None:
-    before = ORDER._asdict() | {"progress": "", "park_way": "", "park_why": ""}
-    assert order_of(before) == ORDER._replace(park_way=None, park_why=None) and ORDER.progress is None
+    before = ORDER._asdict() | {"progress": "", "park_method": "", "park_reason": ""}
+    assert order_of(before) == ORDER._replace(park_method=None, park_reason=None) and ORDER.progress is None
 
 
 def test_a_status_is_the_same_in_its_file_and_in_a_message() -> None:

@@ -57,7 +57,7 @@ def test_everything_of_every_gpu_that_answers(monkeypatch: pytest.MonkeyPatch) -
     found = read(monkeypatch, fake())
     assert sorted(found) == ["GPU-0", "GPU-2"]
     first = found["GPU-0"]
-    assert (first.memory_gib, first.used_gib, first.utilisation) == (16.0, 4.0, 0.93)
+    assert (first.memory_gib, first.used_gib, first.utilization) == (16.0, 4.0, 0.93)
     assert (first.clock_mhz, first.max_clock_mhz, first.temperature_c) == (1290, 1530, 61)
     assert first.processes == {7: 3.0, 8: None}
     assert found["GPU-2"].memory_gib == 140.0
@@ -67,7 +67,7 @@ def test_everything_of_every_gpu_that_answers(monkeypatch: pytest.MonkeyPatch) -
     ("call", "fields"),
     [
         ("nvmlDeviceGetMemoryInfo", ("memory_gib", "used_gib")),
-        ("nvmlDeviceGetUtilizationRates", ("utilisation",)),
+        ("nvmlDeviceGetUtilizationRates", ("utilization",)),
         ("nvmlDeviceGetClockInfo", ("clock_mhz",)),
         ("nvmlDeviceGetMaxClockInfo", ("max_clock_mhz",)),
         ("nvmlDeviceGetTemperature", ("temperature_c",)),

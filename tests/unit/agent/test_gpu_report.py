@@ -25,7 +25,7 @@ def test_moments_are_by_the_clock_of_the_reader() -> None:
 def test_what_is_not_known_stays_so() -> None:
     found = carried(GpuReport({"n1/GPU-0": GpuReading(100.0)}, {(3, 1): GpuUse(100.0, math.nan, math.nan)}), 100.0, 7.0)
     assert found.readings == {"n1/GPU-0": GpuReading(7.0)}
-    assert math.isnan(found.uses[3, 1].utilisation) and math.isnan(found.uses[3, 1].gib)
+    assert math.isnan(found.uses[3, 1].utilization) and math.isnan(found.uses[3, 1].gib)
     assert carried(GpuReport(), 100.0, 7.0) == GpuReport()
 
 

@@ -10,7 +10,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from rota.agent import log as log_module
-from rota.agent.log import SMALLEST_LIMIT_BYTES, Log, log_end, read_log
+from rota.agent.log import MIN_LIMIT_BYTES, Log, log_end, read_log
 from tests.examples import examples
 
 
@@ -20,26 +20,24 @@ def test_what_is_read_is_what_was_written(
     tmp_path_factory: pytest.TempPathFactory, pieces: list[bytes], offset: int, limit: int
 ) -> None:
     path = tmp_path_factory.mktemp("logs") / "1.log"
-    log = Log(path, SMALLEST_LIMIT_BYTES)
+    log = Log(path, MIN_LIMIT_BYTES)
     for piece in pieces:
         log.write(piece)
     log.close()
     whole = b"".join(pieces)
     assert log_end(path) == len(whole)
     start, data = read_log(path, offset, limit)
-    assert data == whole[start : start + limit] and (start == offset or len(whole) - start <= SMALLEST_LIMIT_BYTES)
-    assert len(whole) - read_log(path, 0, 1).start >= min(len(whole), SMALLEST_LIMIT_BYTES // 2), (
-        "half of the limit is always there"
-    )
+    assert data == whole[start : start + limit] and (start == offset or len(whole) - start <= MIN_LIMIT_BYTES)
+    assert len(whole) - read_log(path, 0, 1).start >= min(len(whole), MIN_LIMIT_BYTES // 2), "half of the limit is always there"
 
 
 def test_cut_off_between_two_files(tmp_path: Path) -> None:
     path = tmp_path / "1.log"
-    log = Log(path, SMALLEST_LIMIT_BYTES)
+    log = Log(path, MIN_LIMIT_BYTES)
     log.write(b"a" * 9000)
     end = log_end(path)
     path.replace(tmp_path / "1.log.1")  # and the next one never came
-    again = Log(path, SMALLEST_LIMIT_BYTES)
+    again = Log(path, MIN_LIMIT_BYTES)
     again.write(b"b")
     assert log_end(path) == end + 1 and read_log(path, end - 1, 10).data == b"ab"
 

@@ -15,7 +15,7 @@ def order(*argv: str, **env: str) -> LaunchOrder:
 
 def test_a_node_with_pretend_gpus_lets_it_sleep() -> None:
     found = with_parking(order(sys.executable, "train.py"), real_gpus=False)
-    assert (found.park_way, found.job) == ("sleep", 3)
+    assert (found.park_method, found.job) == ("sleep", 3)
     assert found.env["ROTA_PARK"] == "sleep" and found.env["PYTHONPATH"] == f"{HOOK_FOLDER}:/mine"
 
 
@@ -26,7 +26,7 @@ def test_what_cannot_be_parked_gets_nothing() -> None:
         (("/bin/sleep", "9"), True, 1, "its command /bin/sleep is not Python"),
     ):
         plain = order(*argv)._replace(may_park=wanted, most_gpus=gpus)
-        assert with_parking(plain, real_gpus=False) == plain._replace(park_way="exit", park_why=why)
+        assert with_parking(plain, real_gpus=False) == plain._replace(park_method="exit", park_reason=why)
 
 
 def test_with_real_gpus_it_goes_by_the_python_of_the_job(tmp_path: Path) -> None:
@@ -39,4 +39,4 @@ def test_with_real_gpus_it_goes_by_the_python_of_the_job(tmp_path: Path) -> None
     version.parent.mkdir(parents=True)
     version.write_text("cuda: str = '99.0'\n")
     found = with_parking(order(str(python), "train.py", PYTHONPATH=""), real_gpus=True)
-    assert "torch_memory_saver for CUDA 99 is not installed" in found.park_why
+    assert "torch_memory_saver for CUDA 99 is not installed" in found.park_reason

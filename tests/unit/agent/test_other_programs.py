@@ -23,7 +23,7 @@ OURS = {"1.1.ours"}
 
 @pytest.fixture(autouse=True)
 def no_container(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(other_programs, "tells_own_numbers", lambda: True)
+    monkeypatch.setattr(other_programs, "reports_own_numbers", lambda: True)
 
 
 @contextlib.contextmanager
@@ -87,7 +87,7 @@ def test_servers_of_mps_are_not(tmp_path: Path) -> None:
 
 
 def test_in_a_container_nothing_is_known(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(other_programs, "tells_own_numbers", lambda: False)
+    monkeypatch.setattr(other_programs, "reports_own_numbers", lambda: False)
     with program(*SAYS) as pid:
         assert looked({A: [pid]}, tmp_path) == {}
 

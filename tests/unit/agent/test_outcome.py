@@ -5,7 +5,9 @@ import pytest
 from rota.agent.attempt_files import AttemptStatus
 from rota.agent.outcome import end_text, length_text, lost_seconds
 
-RAN = AttemptStatus(1, 1, 2, "ended", pid=7, started_s=1000.0, ended_s=1200.0, outcome="yielded", asked="suspend", exit_code=-15)
+RAN = AttemptStatus(
+    1, 1, 2, "ended", pid=7, started_s=1000.0, ended_s=1200.0, outcome="yielded", stop_reason="suspend", exit_code=-15
+)
 """200 s, without a word of its steps."""
 
 
@@ -15,9 +17,9 @@ RAN = AttemptStatus(1, 1, 2, "ended", pid=7, started_s=1000.0, ended_s=1200.0, o
         (RAN, "suspended after 3m20s, 3m20s of work lost"),
         (RAN._replace(parked_seconds=150.0), "suspended after 50s, 50s of work lost"),
         (RAN._replace(exit_code=75), "suspended after 3m20s, no work lost"),
-        (RAN._replace(asked="lease"), "suspended after 3m20s, 3m20s of work lost (lease over)"),
-        (RAN._replace(outcome="lost", asked="kill", exit_code=-9), "killed after 3m20s, 3m20s of work lost"),
-        (RAN._replace(outcome="lost", asked=None, problem="no power"), "lost after 3m20s, 3m20s of work lost: no power"),
+        (RAN._replace(stop_reason="lease"), "suspended after 3m20s, 3m20s of work lost (lease over)"),
+        (RAN._replace(outcome="lost", stop_reason="kill", exit_code=-9), "killed after 3m20s, 3m20s of work lost"),
+        (RAN._replace(outcome="lost", stop_reason=None, problem="no power"), "lost after 3m20s, 3m20s of work lost: no power"),
         (RAN._replace(stepped_s=1199.0, steps_done=96.0), "suspended at step 96, 96 steps lost (3m20s of work)"),
         (
             RAN._replace(stepped_s=1199.0, steps_done=96.0, steps_saved=90.0, safe_seconds=188.0),

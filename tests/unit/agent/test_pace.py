@@ -4,7 +4,7 @@ import math
 
 import pytest
 
-from rota.agent.pace import LONGEST_SECONDS, Pace
+from rota.agent.pace import MAX_SECONDS, Pace
 
 
 def run(reports: list[tuple[float, float]]) -> tuple[Pace, float]:
@@ -39,14 +39,14 @@ def test_first_steps_that_are_slow_are_left_behind() -> None:
 
 def test_a_job_that_becomes_slower_is_slower_after_a_few_minutes() -> None:
     before = [(float(at), 100.0 * at) for at in range(1, 3600)]
-    after = [(3600.0 + at, 360_000.0 + 10 * at) for at in range(1, int(2 * LONGEST_SECONDS) + 2)]
+    after = [(3600.0 + at, 360_000.0 + 10 * at) for at in range(1, int(2 * MAX_SECONDS) + 2)]
     _, rate = run(before + after)
     assert rate == pytest.approx(10.0)
 
 
 def test_the_past_that_counts_is_short() -> None:
     pace, _ = run([(float(at), float(at)) for at in range(10_000)])
-    assert pace.since_s is not None and LONGEST_SECONDS <= 9_999 - pace.since_s <= 2 * LONGEST_SECONDS
+    assert pace.since_s is not None and MAX_SECONDS <= 9_999 - pace.since_s <= 2 * MAX_SECONDS
 
 
 def test_one_that_goes_back_begins_again() -> None:

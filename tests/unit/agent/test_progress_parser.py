@@ -5,12 +5,12 @@ import time
 
 import pytest
 
-from rota.agent.progress_parser import LINE_BYTES, LOOK_BYTES, LOOK_SECONDS, Progress, number
+from rota.agent.progress_parser import LINE_BYTES, LOOK_BYTES, LOOK_SECONDS, ProgressParser, number
 
 
 class Follower:
     def __init__(self, pattern: str) -> None:
-        self.progress = Progress(pattern)
+        self.progress = ProgressParser(pattern)
 
     def add(self, text: bytes) -> tuple[float | None, float | None]:
         self.progress.add(text)

@@ -96,7 +96,7 @@ def test_what_it_was_asked_decides_what_is_said_of_its_end() -> None:
     assert rules.describe(rules.ended(held(launched()), "yielded"), 1) == Reply("exited", 1, "yielded"), "nobody asked"
     killed = receive(asked, AgentCommand(KILL, 1, 3)).known
     later = receive(killed, AgentCommand(SUSPEND, 1, 4)).known
-    assert held(later).asked == KILL, "a suspension does not take back a kill"
+    assert held(later).stop_reason == KILL, "a suspension does not take back a kill"
     ended = KnownJob(killed.highest, rules.ended(held(killed), "lost"))
     assert receive(ended, AgentCommand(SUSPEND, 1, 4)).refusal == rules.NOT_HERE
 
@@ -117,7 +117,7 @@ def test_a_lease_ends_once_and_not_after_something_else_was_asked() -> None:
     known = launched()
     assert rules.expire_lease(known, 29.9) == Decision(known, answers=False)
     over = rules.expire_lease(known, 30.0)
-    assert over.action == "lease" and held(over.known).asked == "lease"
+    assert over.action == "lease" and held(over.known).stop_reason == "lease"
     assert rules.expire_lease(over.known, 31.0).action is None
     suspended = receive(known, AgentCommand(SUSPEND, 1, 2)).known
     assert rules.expire_lease(suspended, 31.0).action is None
@@ -155,4 +155,4 @@ def test_what_has_been_told_to_leave_is_not_woken() -> None:
     """Else its end would count as a failure of its own."""
     asked = receive(launched(), AgentCommand(SUSPEND, 1, 2)).known
     resumed = receive(asked, AgentCommand(RESUME, 1, 3))
-    assert (resumed.action, resumed.refusal) == (None, rules.LEAVING) and held(resumed.known).asked == SUSPEND
+    assert (resumed.action, resumed.refusal) == (None, rules.LEAVING) and held(resumed.known).stop_reason == SUSPEND

@@ -215,7 +215,7 @@ def test_a_job_that_never_ran_alone() -> None:
 def test_several_nodes() -> None:
     rates = synthetic(6)
     apart = {key: rate * 0.5 for key, rate in rates.table.items() if key[2] > 1}
-    known = Estimator(Rates(rates.table, apart=apart)).observed("new", "V100", 1, 4.0)
+    known = Estimator(Rates(rates.table, across_nodes=apart)).observed("new", "V100", 1, 4.0)
     one, several = known.rate("new", "V100", 4), known.rate("new", "V100", 4, 1)
     assert one is not None and several is not None and several[0] == pytest.approx(one[0] / 2, rel=0.2)
     assert Estimator(rates).observed("new", "V100", 1, 4.0).rate("new", "V100", 4, 1) == pytest.approx(one, rel=0.2)

@@ -5,7 +5,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from rota.beliefs.lengths import LEAST_LEFT, LEFT_OF_DONE, USUAL_EPOCHS, epochs_left
+from rota.beliefs.lengths import LEFT_OF_DONE, MIN_LEFT, USUAL_EPOCHS, epochs_left
 
 
 def left(done: float, finished: list[float], usual: float = USUAL_EPOCHS) -> float:
@@ -27,7 +27,7 @@ def test_what_is_left_is_the_mean_of_those_that_trained_longer() -> None:
 
 def test_a_job_that_is_longer_than_all_others_has_something_left() -> None:
     assert left(70.0, [10.0, 60.0]) == pytest.approx(LEFT_OF_DONE * 70)
-    assert left(3.0, [1.0, 2.0], usual=2.5) == LEAST_LEFT
+    assert left(3.0, [1.0, 2.0], usual=2.5) == MIN_LEFT
 
 
 @given(st.lists(st.floats(0.1, 1e4), max_size=20), st.floats(0.1, 1e4), st.lists(st.floats(0.0, 2e4), min_size=1, max_size=9))

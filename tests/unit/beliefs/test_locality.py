@@ -51,7 +51,7 @@ def test_links_between_racks_are_a_penalty_per_level_and_model() -> None:
 
 def test_what_was_measured_over_nodes_goes_on_over_racks_as_the_model_says() -> None:
     model = Catalogue(between_gb_s=12.5, beyond_gb_s=(1.0,))
-    rates = Rates({("vgg19", "V100", 8): 3.0}, apart={("vgg19", "V100", 8): 2.0}, model=model)
+    rates = Rates({("vgg19", "V100", 8): 3.0}, across_nodes={("vgg19", "V100", 8): 2.0}, model=model)
     near, far = (model.rate("vgg19", "V100", 8, levels) or (0.0, 0.0) for levels in (1, 2))
     assert rates.rate("vgg19", "V100", 8, 1)[0] == 2.0
     assert rates.rate("vgg19", "V100", 8, 2)[0] == pytest.approx(2.0 * far[0] / near[0])

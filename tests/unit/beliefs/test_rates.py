@@ -26,7 +26,7 @@ def test_measured_then_modelled_then_the_rough_rule() -> None:
 
 
 def test_over_several_nodes() -> None:
-    rates = Rates(TABLE, apart={("bert", "V100", 4): 3.0, ("far", "V100", 2): 1.0}, model=Knows())
+    rates = Rates(TABLE, across_nodes={("bert", "V100", 4): 3.0, ("far", "V100", 2): 1.0}, model=Knows())
     assert rates.rate("bert", "V100", 4, 1) == (3.0, 0.0)
     assert rates.rate("bert", "V100", 4, 0) == (6.0, 0.0)
     assert rates.rate("bert", "V100", 8, 2) == (6.0, UNPROFILED_UNCERTAINTY), "scaled from the gang of four"
@@ -37,7 +37,7 @@ def test_over_several_nodes() -> None:
 
 
 def test_whether_the_layout_matters() -> None:
-    rates = Rates(TABLE, apart={("far", "V100", 2): 1.0}, model=Knows())
+    rates = Rates(TABLE, across_nodes={("far", "V100", 2): 1.0}, model=Knows())
     assert [rates.layout_matters(name) for name in ("bert", "far", "modelled", "")] == [False, True, True, False]
     assert not Rates(TABLE).layout_matters("neither")
 

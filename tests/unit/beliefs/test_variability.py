@@ -82,7 +82,7 @@ def test_bins_by_silhouette() -> None:
 
 def test_values_cannot_be_written_to() -> None:
     known = scored([1.0, 2.0])
-    for array in (known.scores, known.spread, known.bins()):
+    for array in (known.scores, known.uncertainty, known.bins()):
         with pytest.raises(ValueError, match="read-only"):
             array[0, 0] = 5.0
 
@@ -108,12 +108,12 @@ def test_the_spread_shrinks() -> None:
     known, seen = scored([1.0]), []
     for each in range(9):
         known = known.learned("A", [0], 1.02, each * HOUR)
-        seen.append(known.spread[0, 0])
+        seen.append(known.uncertainty[0, 0])
     assert all(a > b for a, b in itertools.pairwise(seen)) and 0 < seen[-1] < 0.02
     sure = scored([1.0], spread=0.01).learned("A", [0], 1.0, 0.0)
-    assert 0 < sure.spread[0, 0] < 0.01
+    assert 0 < sure.uncertainty[0, 0] < 0.01
     wrong = repeated(scored([1.0], spread=0.001), [0], 2.0, 3)
-    assert wrong.spread[0, 0] > 0.02, "what was believed at first does not make another score certain"
+    assert wrong.uncertainty[0, 0] > 0.02, "what was believed at first does not make another score certain"
 
 
 def test_a_fast_gang_clears_its_members() -> None:
@@ -131,7 +131,7 @@ def test_a_slow_gang_blames_whom_it_must() -> None:
 def test_a_gang_that_stays_together_cannot_tell() -> None:
     known = repeated(scored([1.0] * 5), [0, 1], 2.0, 50)
     assert known.scores.tolist() == [[1.0] * 5]
-    assert (known.spread[0, :2] > 0.5).all()
+    assert (known.uncertainty[0, :2] > 0.5).all()
     known = repeated(known, [1, 2, 3], 2.0, 3, start_s=50 * HOUR)
     assert known.scores.tolist() == [[1.0, 2.0, 1.0, 1.0, 1.0]], "another gang does"
 
@@ -197,7 +197,7 @@ def test_learning_always(first: list[float], spread: float, told: list[tuple[lis
     for gpus, slowdown, now_s in told:
         before, known = known, known.learned("A", gpus, slowdown, now_s)
         again = again.learned("A", gpus, slowdown, now_s)
-        assert (known.scores > 0).all() and np.isfinite(known.spread).all() and (known.spread >= 0).all()
+        assert (known.scores > 0).all() and np.isfinite(known.uncertainty).all() and (known.uncertainty >= 0).all()
         if slowdown >= before.slowdown("A", gpus):
             assert (known.scores >= before.scores).all(), "slower than believed: nobody looks faster"
         if slowdown <= before.scores[0, gpus].min():

@@ -71,8 +71,8 @@ def test_the_table(served: Served, rota: Rota) -> None:
     submitted(served, rota, "resnet50", "bert", "gpt", "vit", "old")
     daemon = served.daemon
     daemon.run(1, steps_done=410.0, steps_per_second=3900.0)
-    daemon.change(replace(daemon.run(2, user="leo"), phase="checkpointed", accelerator=None, where=None, reason="SHARE_USED"))
-    daemon.change(replace(daemon.rows[3], accepts=["A100"], reason="NO_FREE_GPUS"))
+    daemon.change(replace(daemon.run(2, user="leo"), phase="checkpointed", accelerator=None, placement=None, reason="SHARE_USED"))
+    daemon.change(replace(daemon.rows[3], accepted_accelerators=["A100"], reason="NO_FREE_GPUS"))
     daemon.change(replace(daemon.rows[4], name="evil\x1b[2J", steps_total=None))
     daemon.end(5, "failed", -9)
     code, out, err = rota("jobs")
@@ -220,7 +220,7 @@ def test_a_terminal_gets_colours_and_its_width_is_kept(served: Served, rota: Rot
 
 def test_show(served: Served, rota: Rota) -> None:
     submitted(served, rota, "resnet")
-    served.daemon.run(1, steps_done=250.0, suspensions=2, lost_steps=30.0, utilisation=0.93, peak_gib=4.5)
+    served.daemon.run(1, steps_done=250.0, suspensions=2, lost_steps=30.0, utilization=0.93, peak_gib=4.5)
     code, out, _ = rota("show", "res")
     assert code == 0 and out.startswith("Job 1 resnet\n")
     for part in (
@@ -243,22 +243,24 @@ OPEN = TrialRow(
     partner=2,
     partner_name="bert",
     joined=True,
-    kinds=["net", "net"],
+    pair=["net", "net"],
     accelerator="V100",
     gpus=1,
     began_at="2026-12-01T09:00:00Z",
-    judged_from="2026-12-01T09:01:00Z",
-    before=20.0,
-    partner_before=10.0,
+    not_judged_before="2026-12-01T09:01:00Z",
+    exclusive_rate=20.0,
+    partner_exclusive_rate=10.0,
     verdict="open",
 )
 
 
 def test_show_tells_what_was_tried(served: Served, rota: Rota) -> None:
     submitted(served, rota, "resnet")
-    over = replace(OPEN, ended_at="2026-12-01T09:01:05Z", after=9.0, partner_after=4.0, gain=-0.15, verdict="undone")
+    over = replace(
+        OPEN, ended_at="2026-12-01T09:01:05Z", colocated_rate=9.0, partner_colocated_rate=4.0, gain=-0.15, verdict="undone"
+    )
     tried = [
-        replace(over, times_seen=3, mean_gain=-0.1, gain_spread=0.05),
+        replace(over, pair_trials=3, mean_gain=-0.1, gain_stddev=0.05),
         replace(OPEN, number=2, joined=False, partner_name=""),
     ]
     served.daemon.change(replace(served.daemon.rows[1], trials=tried))
@@ -571,4 +573,4 @@ def test_nodes_with_what_was_read_of_their_gpus(served: Served, rota: Rota) -> N
     found = json.loads(rota("nodes", "-o", "json")[1])
     assert [gpu["temperature_c"] for gpu in found[0]["gpus"]] == [61, None, None, None] and found[0]["host_gib"] == 100.0
     rows = list(csv.DictReader(io.StringIO(rota("nodes", "-o", "csv")[1])))
-    assert [row["utilisation"] for row in rows] == ["0.93", "", "", ""] and rows[3]["cordoned"] == "True"
+    assert [row["utilization"] for row in rows] == ["0.93", "", "", ""] and rows[3]["cordoned"] == "True"

@@ -57,7 +57,7 @@ def test_csv_for_tables(rota: Rota, instance: Path) -> None:
 def test_a_pair_is_named_by_both(rota: Rota, instance: Path) -> None:
     pairs = [{"jobs": ["a", "b"], "accelerator": "v100", "gpus": 1, "rates": [1.9, 2.9]}]
     instance.write_text(json.dumps({**SMALL, "pairs": pairs}))
-    _, out, _ = rota("policy", "solve", "small.json", "--policy", "max-throughput:packing=true", "-o", "csv")
+    _, out, _ = rota("policy", "solve", "small.json", "--policy", "max-throughput:colocation=true", "-o", "csv")
     rows = {row["jobs"]: float(row["share"]) for row in csv.DictReader(io.StringIO(out))}
     assert rows["0+1"] == pytest.approx(1.0, abs=1e-3)
 

@@ -5,7 +5,7 @@ from pathlib import Path
 import pytest
 
 import rota
-from rota.compose.cluster_yaml import open_cluster, read_site
+from rota.compose.cluster_yaml import open_cluster, read_cluster_yaml
 from rota.errors import ClusterError
 
 GOOD = """\
@@ -28,7 +28,7 @@ failures: {mtbf: 60d}
 def site(folder: Path, text: str) -> object:
     path = folder / "cluster.yaml"
     path.write_text(text)
-    return read_site(path)
+    return read_cluster_yaml(path)
 
 
 def test_everything_a_file_can_say(tmp_path: Path) -> None:
@@ -40,7 +40,7 @@ def test_everything_a_file_can_say(tmp_path: Path) -> None:
     assert [node.rack for node in cluster.nodes] == ["big-rack1", "big-rack2", "big-rack1", "big-rack2", "r9"]
     assert cluster.pools == ("A100", "V100") and cluster.gpus == 36
     assert cluster.nodes[0].host_gib == 512.0
-    assert cluster.between_gb_s == 12.5 and cluster.inside_gb_s == {"A100": 300.0}
+    assert cluster.inter_node_gb_s == 12.5 and cluster.intra_node_gb_s == {"A100": 300.0}
     assert cluster.dollars_per_hour == {"A100": 2.9, "V100": 0.0}
     assert found.physics["node_mtbf_seconds"].tolist() == [30 * 86400.0] * 4 + [60 * 86400.0]
     assert found.physics["node_repair_seconds"].tolist() == [7200.0] * 4 + [3600.0]

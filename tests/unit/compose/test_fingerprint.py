@@ -75,7 +75,7 @@ def test_every_field_that_may_be_a_path_is_looked_into() -> None:
 
 
 def test_fields_count() -> None:
-    studies = [Study("demo"), Study("demo", seed=1), Study("demo", policy="las"), Study("demo", wait_for_place=True)]
+    studies = [Study("demo"), Study("demo", seed=1), Study("demo", policy="las"), Study("demo", wait_for_locality=True)]
     assert len({fingerprint(study) for study in studies}) == len(studies)
     assert fingerprint(Study("demo", policy="fifo")) == fingerprint(Study("demo")), "a default that is said"
 

@@ -25,18 +25,18 @@ MATTERS = {
     "cluster": "it is what is simulated",
     "placer": "it always chooses GPUs; those that need scores are below",
     "preset": "it sets what nothing else does",
-    "profiled": "refused without rates to hide, below; otherwise estimates replace measurements",
+    "known_rates": "refused without rates to hide, below; otherwise estimates replace measurements",
     "decide": "what is asked for happens, even where it would anyway",
     "launch_seconds": "every job is launched",
     "seed": "it names the draw, whether anything is drawn or not",
-    "ends_every_seconds": "0 is how it is switched off",
+    "completion_poll_seconds": "0 is how it is switched off",
 }
 """Fields that do something in every combination, and why."""
 
 IDLE: dict[str, tuple[dict[str, Any], str]] = {
     "first": ({"first": 500}, "--first 500 does nothing: there are 12 jobs"),
     "elastic": ({"elastic": "none"}, "--elastic none does nothing: no job here accepts another size"),
-    "jobs": ({"jobs": (0, 12)}, "--jobs 0:12 does nothing: it counts every job"),
+    "jobs": ({"jobs": (0, 12)}, "--window 0:12 does nothing: it counts every job"),
     "drop_oversized": ({"drop_oversized": True}, "--drop-oversized does nothing: every job fits"),
     "round_seconds": ({"round_seconds": 60, "decide": "events"}, "--round-seconds does nothing with --decide events"),
     "checkpoint_seconds": ({"checkpoint_seconds": 9}, "--checkpoint-seconds did nothing under fifo: no job was suspended"),
@@ -50,7 +50,7 @@ IDLE: dict[str, tuple[dict[str, Any], str]] = {
         {"min_run_factor": 10.0, "preset": "ideal"},
         "--min-run-factor does nothing: starting and stopping a job costs nothing",
     ),
-    "wait_for_place": ({"wait_for_place": True}, "--wait-for-place does nothing: no job can have GPUs of several nodes"),
+    "wait_for_locality": ({"wait_for_locality": True}, "--wait-for-locality does nothing: no job can have GPUs of several nodes"),
     "tensors": ({"tensors": "skews.csv"}, "--tensors does nothing: this placer does not look at the skew"),
     "profile": ({"profile": "rates.csv"}, "--profile does nothing: no job has a profile of rates.csv"),
     "rates": (
@@ -67,7 +67,7 @@ IDLE: dict[str, tuple[dict[str, Any], str]] = {
         "--cordon-slower-than 3 does nothing: the slowest GPU takes 1.2 times as long",
     ),
     "park": ({"park": "link"}, "--park did nothing under fifo: no job was suspended"),
-    "noise": ({"noise": 0.1}, "--noise does nothing: without --tactics nothing is measured"),
+    "measurement_noise": ({"measurement_noise": 0.1}, "--measurement-noise does nothing: without --tactics nothing is measured"),
     "tactics": ({"tactics": "grow"}, "the tactic grow does nothing: no job here accepts more GPUs"),
     "memory": ({"memory": LINK_SPEED}, "memory does nothing: the GPU memory of every job is unknown"),
     "gpu_speed": ({"gpu_speed": [1.0] * 8}, "gpu_speed does nothing: every GPU has its nominal speed"),
@@ -79,15 +79,15 @@ REFUSED: dict[str, tuple[dict[str, Any], str]] = {
     "format": ({"format": "gavel"}, "is generated, not read"),
     "where": ({"where": {"a": "b"}}, "has no columns to filter by"),
     "variability_medians": ({"variability_medians": True}, "does nothing: without --variability"),
-    "variability_learned": ({"variability_learned": True}, "does nothing: without --variability"),
+    "learn_variability": ({"learn_variability": True}, "does nothing: without --variability"),
     "cordon_slower_than": ({"cordon_slower_than": 1.5}, "does nothing: without --variability"),
-    "profiled": ({"profiled": 0.5}, "needs measured rates"),
+    "known_rates": ({"known_rates": 0.5}, "needs measured rates"),
 }
 """Field -> a combination in which it is refused, because it can only be a mistake."""
 
 POLICIES = {
-    "fifo:aware=false": "aware=false does nothing: the cluster has one accelerator type",
-    "max-min-fairness:packing=true": "packing=true does nothing: no rates of pairs are known",
+    "fifo:type_aware=false": "type_aware=false does nothing: the cluster has one accelerator type",
+    "max-min-fairness:colocation=true": "colocation=true does nothing: no rates of pairs are known",
     "hierarchical:tenants=tenants.yaml": "tenants=... does nothing: no job here has a tenant",
     "min-cost:slo=true": "slo=true does nothing: no job here has a deadline",
 }
@@ -137,9 +137,9 @@ def test_an_option_of_a_policy_that_does_nothing_says_so(policy: str) -> None:
         {"round_seconds": 60},
         {"policy": "las", "checkpoint_seconds": 9, "restore_seconds": 9, "cluster": "2x(4xV100)"},
         {"checkpoint_every_seconds": 600, "node_repair_seconds": 600, "node_mtbf_seconds": 3000.0},
-        {"spread_penalty": 1.7, "wait_for_place": True},
+        {"spread_penalty": 1.7, "wait_for_locality": True},
         {"placer": "skew", "tensors": "skews.csv"},
-        {"policy": "fifo:aware=false", "cluster": "4x(4xV100) + 4x(4xK80)"},
+        {"policy": "fifo:type_aware=false", "cluster": "4x(4xV100) + 4x(4xK80)"},
         {"spread_penalty": "1.2/1.1", "cluster": "2x(2x(4xV100))"},
     ],
     ids=lambda fields: "+".join(fields),
@@ -154,8 +154,8 @@ def test_a_penalty_for_levels_that_are_not_there() -> None:
 
 
 def test_a_placer_that_keeps_no_job_together_makes_nobody_wait() -> None:
-    (note,) = rota.simulate(WIDE, cluster=NODES, placer="random", wait_for_place=True).notes
-    assert note == "--wait-for-place does nothing: this placer does not keep jobs together"
+    (note,) = rota.simulate(WIDE, cluster=NODES, placer="random", wait_for_locality=True).notes
+    assert note == "--wait-for-locality does nothing: this placer does not keep jobs together"
 
 
 def test_a_trace_made_in_python_has_no_format_and_no_columns() -> None:
@@ -191,7 +191,7 @@ def test_flags_of_the_output_that_do_nothing(capsys: pytest.CaptureFixture[str],
         ("cordon_slower_than", 1e30),
         ("whole_steps_seconds", 1e18),
         ("min_run_factor", -1.0),
-        ("ends_every_seconds", 1e18),
+        ("completion_poll_seconds", 1e18),
         ("seed", 10**23),
         ("seed", -1),
         ("first", 0),

@@ -22,10 +22,12 @@ def plain(settings: Any) -> dict[str, Any]:
     [
         Settings(policy="fifo"),
         Settings(policy="fifo", decide=AtEvents(slice_seconds=20.0), lease_seconds=300.0, learn_variability=True),
-        Settings(policy="fifo", tactics=make_tactics("pack:least_gain=0.1,settle_seconds=2")),
+        Settings(policy="fifo", tactics=make_tactics("pack:min_gain=0.1,settle_seconds=2")),
         Settings(policy="fifo", decide=AtRounds(round_seconds=45.0, at_events=True), seed=3),
         Settings(
-            policy="fifo", decide=WholeSteps(round_seconds=360.0, solve_every_seconds=1920.0), drawing=SelectionRules(steady=True)
+            policy="fifo",
+            decide=WholeSteps(round_seconds=360.0, solve_every_seconds=1920.0),
+            selection=SelectionRules(steady=True),
         ),
     ],
 )

@@ -22,7 +22,7 @@ def test_a_list_of_nodes_is_a_cluster(tmp_path: Path) -> None:
         ("n2", "T4", 8),
         ("n3", "V100M32", 8),
     ]
-    assert check_file(str(path)).says == "3 nodes with 2 P100, 8 T4, 8 V100M32"
+    assert check_file(str(path)).summary == "3 nodes with 2 P100, 8 T4, 8 V100M32"
     found = rota.simulate("synthetic:jobs=20,gpus=16", cluster=path)
     assert found.summary.finished == 20 and found.params["cluster"] == str(path) and found.notes == []
 

@@ -21,8 +21,8 @@ from rota.traces.trace import Trace
         ("none", Tactics()),
         ("pack", Tactics((Pack(),))),
         (" pack ,", Tactics((Pack(),))),
-        ("pack:least_gain=0.1", Tactics((Pack(least_gain=0.1),))),
-        ("pack:settle_seconds=2, least_gain=0", Tactics((Pack(settle_seconds=2.0, least_gain=0.0),))),
+        ("pack:min_gain=0.1", Tactics((Pack(min_gain=0.1),))),
+        ("pack:settle_seconds=2, min_gain=0", Tactics((Pack(settle_seconds=2.0, min_gain=0.0),))),
     ],
 )
 def test_spelled(text: str, made: Tactics) -> None:
@@ -34,15 +34,15 @@ def test_spelled(text: str, made: Tactics) -> None:
     [
         ("pakc", "No tactic 'pakc'. Closest: pack."),
         ("pack:least_gian=0.1", "No option of pack 'least_gian'. Closest: least_gain."),
-        ("pack:least_gain=much", "pack least_gain: 'much' — not a number"),
-        ("pack:least_gain=-1", "must be finite and not negative"),
+        ("pack:min_gain=much", "pack least_gain: 'much' — not a number"),
+        ("pack:min_gain=-1", "must be finite and not negative"),
         ("pack:settle_seconds=0", "pack settle_seconds: 0.0 — must be more than 0"),
         ("pack:least_gain", "not key=value"),
-        ("pack:least_gain=1,least_gain=2", "given twice"),
+        ("pack:min_gain=1,min_gain=2", "given twice"),
         ("pack,pack", "given twice"),
         ("pack,none", "No tactic 'none'"),
-        ("pack,least_gain=0.1", "'least_gain=0.1' — is not a tactic"),
-        ("least_gain=0.1,pack", "'least_gain=0.1' — is not a tactic"),
+        ("pack,min_gain=0.1", "'min_gain=0.1' — is not a tactic"),
+        ("min_gain=0.1,pack", "'min_gain=0.1' — is not a tactic"),
     ],
 )
 def test_what_is_wrong_is_said(text: str, said: str) -> None:
@@ -70,7 +70,7 @@ def test_none_turns_off_what_a_policy_brings() -> None:
         ("fifo", "pack", False),
         ("gandiva", "", False),
         ("gandiva", "none", True),
-        ("max-min-fairness:packing=true", "", True),
+        ("max-min-fairness:colocation=true", "", True),
     ],
 )
 def test_who_tries_pairs_is_not_told_of_them(policy: str, tactics: str, told: bool) -> None:

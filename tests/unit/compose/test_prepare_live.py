@@ -73,16 +73,16 @@ def test_nothing_told_is_the_catalogue() -> None:
 def test_what_is_given_replaces_what_was_told_and_the_rest_stays(files: Path) -> None:
     before = told(profile="rates.csv", round_seconds=60.0, variability="scores.csv")
     (files / "rates.csv").write_text(HEADER + "net,V100,1,8\n")
-    now = merge_given(before, told(profile="rates.csv", wait_for_place=True), forgettable(["--round-seconds"]))
-    assert sorted(now) == ["profile", "variability", "wait_for_place"]
+    now = merge_given(before, told(profile="rates.csv", wait_for_locality=True), forgettable(["--round-seconds"]))
+    assert sorted(now) == ["profile", "variability", "wait_for_locality"]
     assert describe_given_changes(before, now) == [
         f"as before: --variability {files / 'scores.csv'}",
         "no longer: --round-seconds 60",
-        "new: --wait-for-place",
+        "new: --wait-for-locality",
         f"changed: --profile {files / 'rates.csv'}, whose contents have changed",
     ]
     assert describe_given_changes(now, merge_given(now, {"profile": GivenFlag("b", {})})) == [
-        f"as before: --wait-for-place, --variability {files / 'scores.csv'}",
+        f"as before: --wait-for-locality, --variability {files / 'scores.csv'}",
         f"changed: --profile b, before {files / 'rates.csv'}",
     ]
     assert merge_given(now, {}, forgettable(["all"])) == {} and describe_given_changes({}, {}) == []
@@ -128,7 +128,8 @@ def test_a_length_that_was_told_before_serves_for_rounds() -> None:
 
 
 @pytest.mark.parametrize(
-    ("names", "found"), [([], ()), (["profile", "--wait-for-place"], ("profile", "wait_for_place")), (["all"], REMEMBERED_FIELDS)]
+    ("names", "found"),
+    [([], ()), (["profile", "--wait-for-locality"], ("profile", "wait_for_locality")), (["all"], REMEMBERED_FIELDS)],
 )
 def test_what_can_be_forgotten(names: list[str], found: tuple[str, ...]) -> None:
     assert forgettable(names) == found

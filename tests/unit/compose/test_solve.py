@@ -83,7 +83,7 @@ def test_a_gang_wider_than_a_pool_gets_a_share_as_an_average(tmp_path: Path) -> 
 def test_pairs_of_the_instance_are_packed(tmp_path: Path) -> None:
     pairs = [{"jobs": ["a", "b"], "accelerator": name, "gpus": 1, "rates": rates} for name, rates in (("v100", [2, 3]),)]
     one = changed(cluster_spec={"v100": 1}, pairs=pairs)
-    found = ask(tmp_path, one, "max-min-fairness:packing=true")
+    found = ask(tmp_path, one, "max-min-fairness:colocation=true")
     assert shares(found) == pytest.approx({((0, 1), "V100"): 1.0}, abs=1e-3)
     assert ask(tmp_path, one).objective == pytest.approx(0.5, abs=1e-4)
 
@@ -158,7 +158,7 @@ WRONG: dict[str, tuple[Any, str]] = {
 
 
 @pytest.mark.parametrize("name", WRONG)
-@pytest.mark.parametrize("policy", ["max-min-fairness:packing=true"])
+@pytest.mark.parametrize("policy", ["max-min-fairness:colocation=true"])
 def test_a_file_that_is_no_instance_is_an_error_in_words(tmp_path: Path, name: str, policy: str) -> None:
     instance, part = WRONG[name]
     with pytest.raises(RotaError) as raised:

@@ -55,7 +55,7 @@ def test_the_policy_is_not_asked_at_the_end_of_a_job_while_all_run() -> None:
         ("another type may have become free", {"cluster": "4xV100 + 4xK80"}),
         ("the policy has something to remember", {"cluster": "8xV100", "always": True}),
         ("the placer places all jobs anew", {"cluster": "8xV100", "placer": "packed:sticky=false"}),
-        ("jobs wait for a place", {"cluster": "2x(4xV100)", "wait_for_place": True}),
+        ("jobs wait for a place", {"cluster": "2x(4xV100)", "wait_for_locality": True}),
         ("a job may move to what it leaves", {"cluster": "2x(4xV100)", "tactics": "migrate"}),
     ],
 )

@@ -73,7 +73,7 @@ def test_a_sleeping_process_that_dies_ends_its_job() -> None:
     bench.obey(bench.submit(at_s=5.0, steps=50.0))
     assert phase(bench, 0) is Phase.PARKED
     bench.tell(Exited(0, 1, 7.0, Outcome.FAILED, 0.0, 0), at_s=7.0)
-    assert 0 not in bench.state.jobs.row and bench.state.machines.host_gib.tolist() == [10.0]
+    assert 0 not in bench.state.jobs.row and bench.state.nodes.host_gib.tolist() == [10.0]
 
 
 def test_a_resumed_job_is_fenced_by_the_lease_of_its_resume() -> None:
@@ -97,7 +97,7 @@ def test_resumed_while_out_of_sight() -> None:
     out_of_sight(bench)
     bench.tell(Started(0, 1, resume.sequence, 12.5, 0), at_s=12.5)
     bench.tell(NodeReported(0, 0, 13.0, (InventoryItem(0, 1, resume.sequence, ProcessState.RUNNING, 0.0),)), at_s=13.0)
-    assert phase(bench, 0) is Phase.RUNNING and bench.state.machines.observed.holder.tolist() == [0]
+    assert phase(bench, 0) is Phase.RUNNING and bench.state.nodes.observed.holder.tolist() == [0]
     bench.tell(Exited(0, 1, 20.0, Outcome.FINISHED, 1000.0, 0), at_s=20.0)
     assert not bench.state.jobs.row
 
@@ -130,7 +130,7 @@ def test_a_vouched_loss_of_an_older_boot_changes_nothing() -> None:
     bench.tell(NodeReported(0, 3, 1.0), at_s=1.0)
     bench.obey(bench.submit())
     bench.tell(NodeLost(0, 2, 2.0), at_s=2.0)
-    assert phase(bench, 0) is Phase.RUNNING and bench.state.machines.node_up.all()
+    assert phase(bench, 0) is Phase.RUNNING and bench.state.nodes.node_up.all()
 
 
 def test_gpus_of_a_held_job_go_to_whoever_waits() -> None:
@@ -145,16 +145,16 @@ def test_gpus_of_a_held_job_go_to_whoever_waits() -> None:
 
 def test_a_move_whose_target_dies_is_planned_anew() -> None:
     bench = Bench("4xK80 + 2x(4xV100)")
-    bench.core = Scheduler(bench.state.machines.cluster, Packed(), Settings(), rates=Rates(speeds={"K80": 0.2}))
+    bench.core = Scheduler(bench.state.nodes.cluster, Packed(), Settings(), rates=Rates(speeds={"K80": 0.2}))
     bench.obey(bench.submit(gpus=8, steps=10.0))
     bench.obey(bench.submit(gpus=4, steps=5000.0))
     (suspend,) = of_type(bench.tell(Exited(0, 1, 10.0, Outcome.FINISHED, 10.0), at_s=10.0), Suspend)
-    target = int(bench.state.machines.cluster.gpu_node[bench.state.jobs.desired[1][0]])
+    target = int(bench.state.nodes.cluster.gpu_node[bench.state.jobs.desired[1][0]])
     bench.tell(NodeLost(target, 0, 11.0), at_s=11.0)
     again = bench.tell(Suspended(1, 1, suspend.sequence, 12.0, suspend.kind, 2.0), at_s=12.0)
     (launch,) = of_type(again, Launch)
-    assert target not in launch.nodes and bench.state.machines.cluster.pools[1] == "V100"
-    assert bench.state.machines.cluster.node_pool[launch.nodes[0]] == 1, "the other V100 node"
+    assert target not in launch.nodes and bench.state.nodes.cluster.pools[1] == "V100"
+    assert bench.state.nodes.cluster.node_pool[launch.nodes[0]] == 1, "the other V100 node"
 
 
 def test_a_clock_that_runs_ahead_gains_nothing() -> None:
@@ -185,7 +185,7 @@ def test_rounds_of_any_length_go_on(seconds: float) -> None:
     bench.submit()
     seen = []
     for _ in range(200):
-        (wake,) = of_type(bench.tell(TimerFired(bench.state.question.wake_s), at_s=bench.state.question.wake_s), SetTimer)
+        (wake,) = of_type(bench.tell(TimerFired(bench.state.cycle.timer_s), at_s=bench.state.cycle.timer_s), SetTimer)
         seen.append(wake.at_s)
     assert all(a < b for a, b in itertools.pairwise(seen))
 
@@ -194,7 +194,7 @@ def test_solve_every_plans_at_events_and_asks_when_it_may() -> None:
     bench = Bench("1xV100", Fifo(), decide=AtEvents(solve_every_seconds=50.0))
     bench.obey(bench.submit(steps=10.0))
     commands = bench.submit(at_s=1.0)
-    assert of_type(commands, SetTimer)[-1].at_s == 50.0 and bench.state.question.decision == 1
+    assert of_type(commands, SetTimer)[-1].at_s == 50.0 and bench.state.cycle.decision == 1
     bench.tell(Exited(0, 1, 10.0, Outcome.FINISHED, 10.0), at_s=10.0)
     assert not bench.state.jobs.attempts
     assert of_type(bench.tell(TimerFired(50.0), at_s=50.0), Launch)
@@ -249,7 +249,7 @@ def test_a_job_believed_to_be_done_is_not_moved_at_any_price() -> None:
 
     bench = Bench("1xV100 + 1xK80", Srsf())
     bench.core = Scheduler(
-        bench.state.machines.cluster, Packed(), rates=Rates(speeds={"K80": 0.25}), costs=MoveCosts(launch_seconds=1e9)
+        bench.state.nodes.cluster, Packed(), rates=Rates(speeds={"K80": 0.25}), costs=MoveCosts(launch_seconds=1e9)
     )
     bench.obey(bench.submit(steps=500.0))
     bench.obey(bench.submit(steps=600.0))
@@ -263,7 +263,7 @@ def test_a_demotion_timer_runs_only_while_the_job_does() -> None:
     bench = Bench("1xV100", Tiresias(thresholds=(10.0,)))
     commands = bench.submit()
     bench.submit()
-    assert bench.state.question.wake_s == float("inf"), "it is still starting"
+    assert bench.state.cycle.timer_s == float("inf"), "it is still starting"
     (launch,) = of_type(commands, Launch)
     started = bench.tell(Started(0, 1, launch.sequence, 60.0), at_s=60.0)
     assert of_type(started, SetTimer)[-1].at_s == 70.0

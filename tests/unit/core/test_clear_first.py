@@ -21,9 +21,9 @@ LONG = 100_000.0
 def two_leave(behind: int, tactics: Tactics) -> tuple[Bench, list[Any]]:
     """Two nodes of four with two jobs of two GPUs each. A gang of four waits and, behind it, jobs of two; then a job on each node
     ends."""
-    found = Bench("2x(4xV100)", Tiresias(), Rates(spread_penalty=Locality((1.5,))), tactics=tactics, wait_for_place=True)
+    found = Bench("2x(4xV100)", Tiresias(), Rates(spread_penalty=Locality((1.5,))), tactics=tactics, wait_for_locality=True)
     found.core.placer = Spread()
-    found.state.knowledge.costs = MoveCosts(launch_seconds=5.0, checkpoint_seconds=3.0, restore_seconds=2.0)
+    found.state.beliefs.costs = MoveCosts(launch_seconds=5.0, checkpoint_seconds=3.0, restore_seconds=2.0)
     for _ in range(4):
         found.obey(found.submit(gpus=2, steps=LONG))
     found.obey(found.submit(at_s=60.0, gpus=4, steps=LONG))

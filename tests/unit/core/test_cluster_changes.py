@@ -34,7 +34,7 @@ def test_a_node_that_joins_is_used_at_once() -> None:
     (launch,) = of_type(commands, Launch)
     assert launch.job == 1 and launch.gpus.tolist() == [2, 3] and launch.nodes == (1,)
     again = made.tell(NodeJoined(B, 6.0), at_s=6.0)
-    assert not again and made.state.machines.cluster.gpus == 4, "a repeat changes nothing"
+    assert not again and made.state.nodes.cluster.gpus == 4, "a repeat changes nothing"
 
 
 def test_a_job_that_fitted_nowhere_fits_when_a_wider_node_or_another_type_joins() -> None:
@@ -42,26 +42,26 @@ def test_a_job_that_fitted_nowhere_fits_when_a_wider_node_or_another_type_joins(
     made.obey(made.submit(gpus=1, accelerators=("H100",)))
     made.obey(made.submit(gpus=3))
     assert [explain(made.state, job)[0].code for job in (0, 1)] == [Reason.NO_SUCH_ACCELERATOR, Reason.UNSATISFIABLE]
-    options = [(row.kind, row.pool) for row in made.state.knowledge.options.rows()]
+    options = [(row.kind, row.pool) for row in made.state.beliefs.options.rows()]
     commands = made.tell(NodeJoined(Node("c", "H100", 4), 5.0), at_s=5.0)
     assert sorted(launch.job for launch in of_type(commands, Launch)) == [0, 1]
-    assert made.state.machines.cluster.pools == ("V100", "H100")
-    after = [(row.kind, row.pool) for row in made.state.knowledge.options.rows()]
+    assert made.state.nodes.cluster.pools == ("V100", "H100")
+    after = [(row.kind, row.pool) for row in made.state.beliefs.options.rows()]
     assert after[: len(options)] == options, "numbers in use stay true"
 
 
 def test_a_drained_node_is_left_and_comes_back() -> None:
     made = bench(A, B)
     made.obey(made.submit(gpus=2))
-    home = made.state.jobs.attempts[0].parts[0]
+    home = made.state.jobs.attempts[0].live_nodes[0]
     (suspend,) = of_type(made.tell(NodeDrainChanged(home, 5.0), at_s=5.0), Suspend)
     assert suspend.job == 0 and suspend.kind is SuspendKind.CHECKPOINT
     made.obey([suspend])
-    assert made.state.jobs.attempts[0].parts == (1 - home,) and phase(made, 0) is Phase.RUNNING
+    assert made.state.jobs.attempts[0].live_nodes == (1 - home,) and phase(made, 0) is Phase.RUNNING
     made.obey(made.submit(gpus=2))
     assert phase(made, 1) is Phase.QUEUED and explain(made.state, 1)[0].code is Reason.NO_FREE_GPUS
     made.obey(made.tell(NodeDrainChanged(home, 9.0, draining=False), at_s=9.0))
-    assert phase(made, 1) is Phase.RUNNING and made.state.jobs.attempts[1].parts == (home,)
+    assert phase(made, 1) is Phase.RUNNING and made.state.jobs.attempts[1].live_nodes == (home,)
 
 
 def test_a_job_parked_on_a_drained_node_is_written_to_storage() -> None:
@@ -69,7 +69,7 @@ def test_a_job_parked_on_a_drained_node_is_written_to_storage() -> None:
     for steps in (500.0, 500.0, 10.0):
         made.obey(made.submit(steps=steps, can_park=True, parked_gib=1.0))
     (job,) = (job for job, mine in made.state.jobs.attempts.items() if mine.parked)
-    commands = made.tell(NodeDrainChanged(made.state.jobs.attempts[job].parts[0], 9.0), at_s=9.0)
+    commands = made.tell(NodeDrainChanged(made.state.jobs.attempts[job].live_nodes[0], 9.0), at_s=9.0)
     assert job in {command.job for command in of_type(commands, Suspend) if command.kind is SuspendKind.CHECKPOINT}
 
 
@@ -79,20 +79,20 @@ def test_a_parked_job_that_may_sleep_on_is_settled() -> None:
     for steps in (500.0, 500.0, 10.0):
         made.obey(made.submit(steps=steps, can_park=True, parked_gib=1.0))
     (job,) = (job for job, mine in made.state.jobs.attempts.items() if mine.parked)
-    made.obey(made.tell(NodeDrainChanged(made.state.jobs.attempts[job].parts[0], 9.0, draining=False), at_s=9.0))
-    assert not made.state.jobs.unsettled
+    made.obey(made.tell(NodeDrainChanged(made.state.jobs.attempts[job].live_nodes[0], 9.0, draining=False), at_s=9.0))
+    assert not made.state.jobs.to_reconcile
     made.obey(made.submit(steps=5000.0, gpu_gib=4.0))
-    assert made.state.jobs.attempts[job].parked and not made.state.jobs.unsettled, "the new job leaves it its memory"
+    assert made.state.jobs.attempts[job].parked and not made.state.jobs.to_reconcile, "the new job leaves it its memory"
 
 
 def test_a_node_that_left_is_never_heard_again_and_its_jobs_go_elsewhere() -> None:
     made = bench(A, B)
     made.obey(made.submit(gpus=2))
-    home = made.state.jobs.attempts[0].parts[0]
+    home = made.state.jobs.attempts[0].live_nodes[0]
     made.obey(made.tell(NodeLeft(home, 5.0), at_s=5.0))
-    assert made.state.jobs.attempts[0].parts == (1 - home,)
+    assert made.state.jobs.attempts[0].live_nodes == (1 - home,)
     made.tell(NodeReported(home, 7, 6.0), NodeReported(99, 0, 6.0), at_s=6.0)
-    assert not made.state.machines.node_up[home] and made.state.machines.gone == {home}
+    assert not made.state.nodes.node_up[home] and made.state.nodes.gone == {home}
     made.obey(made.submit(gpus=4))
     why = explain(made.state, 1)[0]
     assert why.code is Reason.UNSATISFIABLE and "since nodes left, the largest pool it accepts has 2" in why.sentence
@@ -103,7 +103,7 @@ def test_a_machine_comes_back_with_other_gpus_as_another_node() -> None:
     made.tell(NodeLeft(0, 1.0), at_s=1.0)
     made.tell(NodeJoined(Node("a", "V100", 4), 2.0), at_s=2.0)
     made.obey(made.submit(gpus=4))
-    assert made.state.jobs.attempts[0].gpus.tolist() == [2, 3, 4, 5] and made.state.machines.gone == {0}
+    assert made.state.jobs.attempts[0].gpus.tolist() == [2, 3, 4, 5] and made.state.nodes.gone == {0}
 
 
 def test_snapshots_and_forks_know_the_cluster() -> None:
@@ -112,12 +112,12 @@ def test_snapshots_and_forks_know_the_cluster() -> None:
     twin = made.core.fork()
     plain = json.loads(json.dumps(made.core.snapshot(words)))
     made.tell(NodeLeft(1, 2.0), at_s=2.0)
-    assert twin.state.machines.node_up.all() and not twin.state.machines.gone and twin.state.machines.draining == {0}
+    assert twin.state.nodes.node_up.all() and not twin.state.nodes.gone and twin.state.nodes.draining == {0}
     made.core.restore(plain, words)
     assert (
-        made.state.machines.cluster.nodes == (A, B)
-        and made.state.machines.draining == {0}
-        and np.array_equal(made.state.machines.node_up, [True, True])
+        made.state.nodes.cluster.nodes == (A, B)
+        and made.state.nodes.draining == {0}
+        and np.array_equal(made.state.nodes.node_up, [True, True])
     )
 
 

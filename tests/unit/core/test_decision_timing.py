@@ -55,9 +55,9 @@ def test_a_round_of_whole_steps_waits_for_a_job_that_is_moved() -> None:
     costs = MoveCosts(memory=MemoryCosts(save=1.0, load=0.5))
     bench = Bench("4xV100", costs=costs, decide=WholeSteps(round_seconds=60.0))
     bench.obey(bench.submit(steps=100.0, least_gib=6.0))
-    assert bench.state.question.until_s == 69.0, "it starts"
+    assert bench.state.cycle.until_s == 69.0, "it starts"
     bench.obey(bench.tell(TimerFired(69.0), at_s=69.0))
-    assert bench.state.question.until_s == 100.0, "it goes on, with 31 steps to do"
+    assert bench.state.cycle.until_s == 100.0, "it goes on, with 31 steps to do"
 
 
 def test_who_has_done_its_whole_steps_rests() -> None:
@@ -128,7 +128,7 @@ def test_what_does_not_go_together_cannot_be_written(kind: type, values: dict[st
 def test_a_scheduler_that_is_given_rounds_while_jobs_wait_begins_one_at_once(later: DecisionTiming) -> None:
     bench = Bench("1xV100")
     bench.obey(bench.submit(at_s=130.0))
-    plans = bench.state.question.plans
+    plans = bench.state.cycle.plans
     bench.core.settings = Settings(decide=later)
     bench.obey(bench.tell(TimerFired(150.0), at_s=150.0))
-    assert bench.state.question.plans > plans and bench.state.question.next_round_s == 180.0
+    assert bench.state.cycle.plans > plans and bench.state.cycle.next_round_s == 180.0

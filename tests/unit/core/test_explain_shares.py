@@ -15,7 +15,7 @@ def test_having_had_more_than_its_share_is_share_used() -> None:
     bench.obey(bench.submit(steps=1e6))
     bench.obey(bench.tell(TimerFired(100.0), at_s=100.0))
     bench.obey(bench.tell(TimerFired(110.0), at_s=110.0))
-    waiting = next(job for job in (0, 1) if not bench.state.jobs.table.using[bench.state.jobs.row[job]])
+    waiting = next(job for job in (0, 1) if not bench.state.jobs.table.gpus_in_use[bench.state.jobs.row[job]])
     assert float(bench.core.view().jobs.run_seconds[waiting]) >= 55
     first = explain(bench.state, waiting)[0]
     assert first.code is Reason.SHARE_USED
@@ -28,8 +28,8 @@ def test_a_deadline_that_cannot_be_met_is_said() -> None:
     bench.obey(bench.submit(steps=1000.0, deadline_seconds=1100.0))
     bench.obey(bench.submit(steps=1000.0, deadline_seconds=500.0))
     notes = {job: [each.sentence for each in explain(bench.state, job) if each.code is Reason.POLICY_NOTE] for job in (0, 1)}
-    waiting = next(job for job in (0, 1) if not bench.state.jobs.table.using[bench.state.jobs.row[job]])
-    assert bench.state.question.answer.allocation.notes == {
+    waiting = next(job for job in (0, 1) if not bench.state.jobs.table.gpus_in_use[bench.state.jobs.row[job]])
+    assert bench.state.cycle.answer.allocation.notes == {
         1: "Its deadline cannot be met: it needs 2 steps/s, and its fastest option gives 1."
     }
     assert waiting == 1 and notes[1] == ["Its deadline cannot be met: it needs 2 steps/s, and its fastest option gives 1."]

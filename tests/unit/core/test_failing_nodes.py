@@ -66,7 +66,7 @@ def test_a_black_hole_is_found_and_cordoned_for_an_hour_and_the_job_runs_elsewhe
     desk.play([], until_s=desk.now_s + CORDON_SECONDS - TRIAL_SECONDS)
     assert failing_nodes(desk.state)
     desk.play([], until_s=desk.now_s + TRIAL_SECONDS + 20.0)
-    assert failing_nodes(desk.state) == [] and not desk.state.machines.cordoned, "it gets another chance"
+    assert failing_nodes(desk.state) == [] and not desk.state.nodes.cordoned, "it gets another chance"
 
 
 @pytest.mark.parametrize("outcome", [Outcome.LOST, Outcome.FAILED])
@@ -75,8 +75,8 @@ def test_a_job_that_fails_on_every_node_cordons_none(outcome: Outcome) -> None:
     desk.outcome, desk.most = outcome, 40
     desk.play(desk.submit(gpus=1, retries=30))
     assert len(set(desk.nodes_of(0))) >= 2, "it was tried on another node"
-    assert failing_nodes(desk.state) == [] and not desk.state.machines.cordoned
-    assert desk.state.machines.failed_starts == {}
+    assert failing_nodes(desk.state) == [] and not desk.state.nodes.cordoned
+    assert desk.state.nodes.failed_starts == {}
 
 
 def test_jobs_that_fail_for_good_say_nothing() -> None:
@@ -85,7 +85,7 @@ def test_jobs_that_fail_for_good_say_nothing() -> None:
     for _ in range(10):
         desk.play(desk.submit(gpus=1))
     desk.play([], until_s=desk.now_s + 20.0)
-    assert not desk.state.machines.failing and not desk.state.machines.failed_starts
+    assert not desk.state.nodes.failing and not desk.state.nodes.failed_starts
 
 
 def test_a_job_that_fails_while_another_begins_to_run_there_says_nothing() -> None:
@@ -93,11 +93,11 @@ def test_a_job_that_fails_while_another_begins_to_run_there_says_nothing() -> No
     desk.most = 3
     commands = desk.submit(gpus=1) + desk.submit(gpus=1)
     desk.play(commands)
-    assert desk.state.machines.failed_starts
+    assert desk.state.nodes.failed_starts
     desk.bad_jobs.clear()
     desk.most = 100
     desk.play([], until_s=desk.now_s + START_SECONDS + 20.0)
-    assert not desk.state.machines.failed_starts and not desk.state.machines.failing
+    assert not desk.state.nodes.failed_starts and not desk.state.nodes.failing
 
 
 def test_a_job_that_runs_on_a_failing_node_stays() -> None:
@@ -109,22 +109,22 @@ def test_a_job_that_runs_on_a_failing_node_stays() -> None:
     desk.play(desk.submit(gpus=1, steps=1e9), until_s=200.0)
     assert desk.nodes_of(1)[:3] == [0, 0, 0] and desk.nodes_of(1)[3] != 0 and failing_nodes(desk.state)
     assert desk.nodes_of(0) == [0] and 0 in desk.state.jobs.attempts
-    assert desk.state.machines.cordoned == (1,), "only its free GPU"
+    assert desk.state.nodes.cordoned == (1,), "only its free GPU"
 
 
 def test_a_node_that_was_booted_gets_another_chance() -> None:
     desk = Desk(bad_nodes=[0])
     desk.play(desk.submit(gpus=1), until_s=60.0)
-    assert desk.state.machines.failing
+    assert desk.state.nodes.failing
     desk.tell(NodeReported(0, 5, desk.now_s, ()))
-    assert not desk.state.machines.failing and not desk.state.machines.cordoned
+    assert not desk.state.nodes.failing and not desk.state.nodes.cordoned
 
 
 def test_without_the_rule_nothing_is_remembered() -> None:
     desk = Desk(bad_nodes=[0], cordon_failing_starts=float("inf"))
     desk.most = 20
     desk.play(desk.submit(gpus=1))
-    assert set(desk.nodes_of(0)) == {0} and not desk.state.machines.failed_starts
+    assert set(desk.nodes_of(0)) == {0} and not desk.state.nodes.failed_starts
 
 
 def test_a_snapshot_keeps_it() -> None:
@@ -132,5 +132,5 @@ def test_a_snapshot_keeps_it() -> None:
     desk.play(desk.submit(gpus=1), until_s=60.0)
     words = snapshot.make_codec()
     again = snapshot.restore(snapshot.take(desk.state, words), words)
-    assert again.machines.failing == desk.state.machines.failing and failing_nodes(again) == failing_nodes(desk.state)
+    assert again.nodes.failing == desk.state.nodes.failing and failing_nodes(again) == failing_nodes(desk.state)
     assert isinstance(desk.core, Scheduler)

@@ -40,7 +40,7 @@ def test_it_makes_a_step_before_a_better_job_has_its_turn() -> None:
     core, launch = starting()
     assert not suspended(step(core, 1.0, Submitted(1, JobSpec(steps=10.0), 1.0)))
     assert not suspended(step(core, 5.0, Started(0, launch.attempt, launch.sequence, 5.0, from_step=0.0)))
-    assert core.state.question.wake_s == pytest.approx(6.0), "it looks again when a step is made"
+    assert core.state.cycle.timer_s == pytest.approx(6.0), "it looks again when a step is made"
     assert not suspended(step(core, 5.5, TimerFired(5.5)))
     assert suspended(step(core, 6.0, TimerFired(6.0)))
 
@@ -64,7 +64,7 @@ def test_one_that_does_not_get_going_is_not_waited_for_for_ever() -> None:
     core, launch = starting(rate=1e-4)
     step(core, 5.0, Started(0, launch.attempt, launch.sequence, 5.0, from_step=0.0))
     assert not suspended(step(core, 20.0, Submitted(1, JobSpec(steps=1e-3), 20.0)))
-    wake_s = core.state.question.wake_s
+    wake_s = core.state.cycle.timer_s
     assert wake_s == pytest.approx(55.0), "ten times what starting took"
     assert suspended(step(core, wake_s, TimerFired(wake_s)))
 

@@ -70,7 +70,7 @@ def test_a_job_that_shares_its_gpus_does_not_grow() -> None:
     second = JobSpec(profile="a", gpus=2, can_park=True, steps=2000.0)
     run = engine(Arrival(0.0, first), Arrival(100.0, second), cluster="1x(3xV100)", rates=rates)
     assert np.isfinite(run.run().finished_s).all()
-    assert run.scheduler.state.knowledge.tried
+    assert run.scheduler.state.beliefs.trials_begun
 
 
 def test_a_job_that_was_still_starting_when_gpus_came_free_grows_later() -> None:

@@ -32,11 +32,13 @@ class Asks:
         return Assignment(position=position, option=option, gpus={0: self.gpus} if len(position) else {})
 
 
-@pytest.mark.parametrize("wait_for_place", [False, True])
+@pytest.mark.parametrize("wait_for_locality", [False, True])
 @pytest.mark.parametrize("placer", sorted(PLACERS))
-def test_every_placer_leaves_them_to_the_policy(placer: str, wait_for_place: bool) -> None:
+def test_every_placer_leaves_them_to_the_policy(placer: str, wait_for_locality: bool) -> None:
     """Across two nodes, which no placer would do by itself."""
-    found = simulate(jobs(2), policy=Asks(2, 5), cluster=CLUSTER, placer=placer, wait_for_place=wait_for_place, preset="ideal")
+    found = simulate(
+        jobs(2), policy=Asks(2, 5), cluster=CLUSTER, placer=placer, wait_for_locality=wait_for_locality, preset="ideal"
+    )
     assert found.record.gpu_intervals.gpus.tolist() == [2, 5]
 
 
@@ -65,10 +67,10 @@ def test_what_is_taken_is_left_to_the_placer() -> None:
         ((0, 9), "are not of its option's accelerator type"),
     ],
 )
-@pytest.mark.parametrize("wait_for_place", [False, True])
-def test_nonsense_is_refused(gpus: tuple[Any, ...], story: str, wait_for_place: bool) -> None:
+@pytest.mark.parametrize("wait_for_locality", [False, True])
+def test_nonsense_is_refused(gpus: tuple[Any, ...], story: str, wait_for_locality: bool) -> None:
     with pytest.raises(PolicyError, match=f"Asks.allocate: the GPUs suggested at position 0 {story}") as caught:
-        simulate(jobs(2), policy=Asks(*gpus), cluster=CLUSTER, wait_for_place=wait_for_place)
+        simulate(jobs(2), policy=Asks(*gpus), cluster=CLUSTER, wait_for_locality=wait_for_locality)
     assert "\n" not in caught.value.message
 
 

@@ -62,10 +62,10 @@ def test_a_copy_shares_what_was_never_written_and_no_more() -> None:
     table = JobTable()
     table.add()
     twin = table.copy()
-    twin.own("beside")[0] = 7
-    assert table.beside[0] == -1 and not table.beside.flags.writeable
+    twin.own("colocated_with")[0] = 7
+    assert table.colocated_with[0] == -1 and not table.colocated_with.flags.writeable
     with pytest.raises(ValueError, match="read-only"):
-        table.beside[0] = 7
+        table.colocated_with[0] = 7
 
 
 def test_a_plain_run_writes_to_no_rare_column() -> None:
@@ -85,5 +85,5 @@ def test_a_snapshot_restores_rare_columns_as_they_were() -> None:
     twin = Bench("2x(2xV100)")
     twin.core.restore(bench.core.snapshot(words), words)
     table = twin.state.jobs.table
-    assert table.moved_s[:2].tolist() == [-np.inf, 5.0] and not table.beside.flags.writeable
+    assert table.moved_s[:2].tolist() == [-np.inf, 5.0] and not table.colocated_with.flags.writeable
     assert twin.core.snapshot(words) == bench.core.snapshot(words)

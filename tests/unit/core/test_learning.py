@@ -9,7 +9,7 @@ from rota.api import simulate
 from rota.beliefs.estimate import Estimator
 from rota.beliefs.rates import MeasuredRates, Rates
 from rota.beliefs.variability import Variability
-from rota.compose.hidden_rates import shown_part
+from rota.compose.hidden_rates import reveal_rates
 from rota.core.scheduler import Scheduler
 from rota.core.settings import Settings
 from rota.core.snapshot import make_codec
@@ -33,14 +33,14 @@ TRUE = Rates(
 
 def running(rates: Rates, variability: Variability | None = None) -> Scheduler:
     core = Scheduler(
-        Cluster.parse("1xV100 + 1xK80"), Packed(), Settings(learn=True, packing=True), rates=rates, variability=variability
+        Cluster.parse("1xV100 + 1xK80"), Packed(), Settings(learn=True, colocation=True), rates=rates, variability=variability
     )
     policy, commands = Fifo(), core.step(0.0, [Submitted(0, JobSpec(profile="c", steps=1e6), 0.0)])
     answer = policy.allocate(core.view())
-    for command in core.step(0.0, [Allocated(core.state.question.decision, answer, 0.0)]):
+    for command in core.step(0.0, [Allocated(core.state.cycle.decision, answer, 0.0)]):
         if hasattr(command, "gpus"):
             core.step(0.0, [Started(0, command.attempt, command.sequence, 0.0, from_step=0.0)])
-    assert core.state.jobs.table.using[0] > 0 and commands
+    assert core.state.jobs.table.gpus_in_use[0] > 0 and commands
     return core
 
 
@@ -53,30 +53,30 @@ def tell(core: Scheduler, steps: float, at_s: float) -> None:
 
 def test_a_wrong_belief_is_corrected_once_and_told_to_the_policy() -> None:
     core = running(Rates(model=Estimator(TRUE, ("a", "b"), {("c", "K80", 1, False, ""): (0.5,)})))
-    before = core.state.knowledge.options
-    believed = before.rate[before.by_account[0, core.state.jobs.table.account[0]]]
-    asked = core.state.question.decision
+    before = core.state.beliefs.options
+    believed = before.rate[before.by_share_column[0, core.state.jobs.table.share_column[0]]]
+    asked = core.state.cycle.decision
     tell(core, 60 * believed * 2, 60.0)
-    after = core.state.knowledge.options
-    row = after.by_account[0, core.state.jobs.table.account[0]]
+    after = core.state.beliefs.options
+    row = after.by_share_column[0, core.state.jobs.table.share_column[0]]
     assert after.rate[row] == pytest.approx(2 * believed)
     assert core.state.jobs.table.rate[0] == pytest.approx(2 * believed) and core.state.jobs.table.best_rate[0] == after.rate.max()
-    assert core.state.question.decision > asked, "the policy is asked again"
+    assert core.state.cycle.decision > asked, "the policy is asked again"
     assert (after.kind == before.kind).all() and (after.pool == before.pool).all(), "numbers in use stay true"
 
 
 def test_what_was_believed_rightly_changes_nothing() -> None:
     core = running(TRUE)
-    before = core.state.knowledge.options
+    before = core.state.beliefs.options
     tell(core, 60 * core.state.jobs.table.rate[0] * 1.01, 60.0)
-    assert core.state.knowledge.options is before
+    assert core.state.beliefs.options is before
 
 
 def test_a_moment_says_nothing() -> None:
     core = running(TRUE)
-    before = core.state.knowledge.options
+    before = core.state.beliefs.options
     tell(core, 1000.0, 5.0)
-    assert core.state.knowledge.options is before
+    assert core.state.beliefs.options is before
 
 
 def test_a_measured_table_learns_too() -> None:
@@ -97,16 +97,16 @@ def test_a_measured_table_learns_too() -> None:
 @pytest.mark.parametrize("part", [0.0, -0.1, 1.5, float("nan")])
 def test_a_part_is_a_part(part: float) -> None:
     with pytest.raises(OptionError, match="more than 0 and at most 1"):
-        shown_part(TRUE, part, 0)
+        reveal_rates(TRUE, part, 0)
 
 
 def test_nothing_to_hide_is_said() -> None:
     with pytest.raises(OptionError, match="needs measured rates"):
-        shown_part(Rates(), 0.5, 0)
+        reveal_rates(Rates(), 0.5, 0)
 
 
 def test_the_same_seed_tells_the_same() -> None:
-    first, second = shown_part(TRUE, 0.5, 3), shown_part(TRUE, 0.5, 3)
+    first, second = reveal_rates(TRUE, 0.5, 3), reveal_rates(TRUE, 0.5, 3)
     assert first.model == second.model
 
 
@@ -116,18 +116,20 @@ def test_a_scheduler_that_was_told_little_still_finishes_and_the_result_says_so(
     rates.write_text("\n".join(["profile,accelerator,gpus,steps_per_second", *cells]))
     jobs = [f"{60 * i},1,{3000 + 100 * i},{'abc'[i % 3]}" for i in range(12)]
     trace.write_text("\n".join(["submit_time,gpus,steps,profile", *jobs]))
-    done = simulate(trace, policy="max-min-fairness", cluster="2xV100 + 2xK80", profile=rates, profiled=0.4)
-    assert done.summary.finished == 12 and done.params["profiled"] == 0.4
+    done = simulate(trace, policy="max-min-fairness", cluster="2xV100 + 2xK80", profile=rates, known_rates=0.4)
+    assert done.summary.finished == 12 and done.params["known_rates"] == 0.4
 
 
 def test_a_slow_gpu_is_not_taken_for_a_slow_kind() -> None:
     slow = Variability(("A",), np.array([[2.0, 1.0]]), np.zeros((1, 2)))
     core = running(TRUE, slow)
-    believed = core.state.knowledge.options.rate[core.state.knowledge.options.by_account[0, core.state.jobs.table.account[0]]]
+    believed = core.state.beliefs.options.rate[
+        core.state.beliefs.options.by_share_column[0, core.state.jobs.table.share_column[0]]
+    ]
     assert core.state.jobs.table.rate[0] == pytest.approx(believed / 2), "it runs on the slow one"
     tell(core, 60 * believed, 60.0)  # twice what was believed of it there, so twice what was believed of its kind
-    after = core.state.knowledge.options
-    assert after.rate[after.by_account[0, core.state.jobs.table.account[0]]] == pytest.approx(2 * believed)
+    after = core.state.beliefs.options
+    assert after.rate[after.by_share_column[0, core.state.jobs.table.share_column[0]]] == pytest.approx(2 * believed)
     assert core.state.jobs.table.rate[0] == pytest.approx(believed)
 
 
@@ -135,22 +137,22 @@ def test_a_copy_learns_for_itself() -> None:
     core = running(TRUE)
     core.state.placement_traits(0, 0, 1)
     twin = core.fork()
-    twin.state.knowledge._traits.clear()
-    assert core.state.knowledge._traits, "a fork may number new kinds otherwise"
+    twin.state.beliefs._traits.clear()
+    assert core.state.beliefs._traits, "a fork may number new kinds otherwise"
 
 
 def test_what_spreading_costs_is_believed_before_and_after_and_by_a_restored_core() -> None:
     """A job that lies badly keeps its pace when another kind surprises, and so it does in a core that was restored."""
-    rates = Rates({("a", "V100", 2): 1.0, ("b", "V100", 1): 1.0}, apart={("a", "V100", 2): 0.5})
+    rates = Rates({("a", "V100", 2): 1.0, ("b", "V100", 1): 1.0}, across_nodes={("a", "V100", 2): 0.5})
     core = Scheduler(Cluster.parse("3x(2xV100)"), Spread(), Settings(learn=True), rates=rates)
     specs = [JobSpec(profile="b", steps=1e6), JobSpec(profile="b", steps=1e6), JobSpec(profile="b", steps=1e6)]
     specs.append(JobSpec(profile="a", gpus=2, steps=1e6))
     for number, spec in enumerate(specs):
         core.step(0.0, [Submitted(number, spec, 0.0)])
-        for command in core.step(0.0, [Allocated(core.state.question.decision, Fifo().allocate(core.view()), 0.0)]):
+        for command in core.step(0.0, [Allocated(core.state.cycle.decision, Fifo().allocate(core.view()), 0.0)]):
             if hasattr(command, "gpus"):
                 core.step(0.0, [Started(command.job, command.attempt, command.sequence, 0.0, from_step=0.0)])
-    assert core.state.machines.cluster.spanned(core.state.jobs.attempts[3].gpus) == 1 and core.state.jobs.table.rate[3] == 0.5
+    assert core.state.nodes.cluster.spanned(core.state.jobs.attempts[3].gpus) == 1 and core.state.jobs.table.rate[3] == 0.5
     words = make_codec()
     twin = Scheduler(Cluster.parse("3x(2xV100)"), Spread(), core.settings, rates=rates)
     twin.restore(core.snapshot(words), words)

@@ -211,7 +211,7 @@ def test_one_that_can_not_be_parked_after_all_keeps_its_gpus() -> None:
     assert of_type(made.tell(kept, at_s=11.0), Suspend, Launch, Kill) == []
     assert made.tell(kept, at_s=11.5) == [], "told again it changes nothing"
     state = made.state
-    assert state.jobs.table.phase[0] == Phase.RUNNING and state.machines.host_gib[0] == 100.0
+    assert state.jobs.table.phase[0] == Phase.RUNNING and state.nodes.host_gib[0] == 100.0
     assert [each.facts["left_running"] for each in explain(state, 1) if each.code is Reason.NO_FREE_GPUS] == [[0]]
     (launch,) = of_type(made.tell(Exited(0, 1, 50.0, Outcome.FINISHED, 1000.0), at_s=50.0), Launch)
     assert launch.job == 1

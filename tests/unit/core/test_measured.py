@@ -35,6 +35,6 @@ def test_while_a_resize_waits_the_size_that_runs_is_measured() -> None:
     assert of_type(commands, Suspend) and not of_type(commands, Resize)
     assert len(bench.state.jobs.desired[1]) == 4, "it is to grow once the other has left"
     bench.tell(one(1, 0.0, 401.0, 3.0), at_s=401.0)
-    table, options = bench.state.jobs.table, bench.state.knowledge.options
+    table, options = bench.state.jobs.table, bench.state.beliefs.options
     assert options.gpus[table.alone_option[1]] == 2 and table.alone_rate[1] == 3.0
-    assert {options.gpus[option]: rate for option, rate in bench.state.knowledge.alone.items()} == {2: 3.0}
+    assert {options.gpus[option]: rate for option, rate in bench.state.beliefs.alone.items()} == {2: 3.0}

@@ -35,7 +35,7 @@ def test_it_is_ten_times_what_the_start_took() -> None:
     (reason,) = [each for each in explain(made.state, 1) if each.code is Reason.NO_FREE_GPUS]
     assert "Job 0 has just started and keeps its GPUs for another 17 s at least." in reason.sentence
     assert reason.facts["in_min_run"] == [0]
-    assert made.state.question.wake_s == pytest.approx(22.0), "it looks again when the minimum is over"
+    assert made.state.cycle.timer_s == pytest.approx(22.0), "it looks again when the minimum is over"
     assert of_type(made.tell(TimerFired(21.9), at_s=21.9), Suspend) == []
     (suspend,) = of_type(made.tell(TimerFired(22.0), at_s=22.0), Suspend)
     assert suspend.job == 0
@@ -54,7 +54,7 @@ def test_what_is_believed_of_a_move_is_the_least_of_it() -> None:
     (launch,) = of_type(made.submit(steps=1000.0), Launch)
     started(made, launch, 0.5, 0.0)
     assert of_type(made.submit(at_s=30.0, steps=1.0), Suspend) == []
-    assert made.state.question.wake_s == pytest.approx(30.5)
+    assert made.state.cycle.timer_s == pytest.approx(30.5)
 
 
 def test_what_its_last_stop_took_counts_too() -> None:
@@ -65,7 +65,7 @@ def test_what_its_last_stop_took_counts_too() -> None:
     (launch,) = of_type(made.tell(Exited(1, 1, 110.0, Outcome.FINISHED, 1.0), at_s=110.0), Launch)
     started(made, launch, 1.0, 110.0)
     assert of_type(made.submit(at_s=112.0, steps=1.0), Suspend) == []
-    assert made.state.question.wake_s == pytest.approx(111.0 + 2.0 * (1.0 + 4.0))
+    assert made.state.cycle.timer_s == pytest.approx(111.0 + 2.0 * (1.0 + 4.0))
 
 
 def test_work_that_a_stop_lost_is_part_of_what_it_cost() -> None:
@@ -77,7 +77,7 @@ def test_work_that_a_stop_lost_is_part_of_what_it_cost() -> None:
     (launch,) = of_type(made.tell(Exited(1, 1, 60.0, Outcome.FINISHED, 1.0), at_s=60.0), Launch)
     started(made, launch, 1.0, 60.0)
     made.submit(at_s=62.0, steps=1.0)
-    assert made.state.question.wake_s == pytest.approx(61.0 + 2.0 * (1.0 + 51.0))
+    assert made.state.cycle.timer_s == pytest.approx(61.0 + 2.0 * (1.0 + 51.0))
 
 
 def test_of_a_job_that_was_parked_it_is_what_parking_and_waking_took() -> None:
@@ -89,7 +89,7 @@ def test_of_a_job_that_was_parked_it_is_what_parking_and_waking_took() -> None:
     (resume,) = of_type(made.tell(Exited(1, 1, 110.0, Outcome.FINISHED, 1.0), at_s=110.0), Resume)
     made.tell(Started(0, 1, resume.sequence, 110.1), at_s=110.1)
     assert of_type(made.submit(at_s=110.5, steps=1.0), Suspend) == []
-    assert made.state.question.wake_s == pytest.approx(110.1 + 10 * 0.1, abs=1e-3), "the first parking is dearer, and not counted"
+    assert made.state.cycle.timer_s == pytest.approx(110.1 + 10 * 0.1, abs=1e-3), "the first parking is dearer, and not counted"
 
 
 def test_a_user_who_holds_it_and_a_node_that_is_drained_do_not_wait_for_it() -> None:

@@ -33,7 +33,7 @@ CHEAP = {"launch_seconds": 0.5, "checkpoint_seconds": 0.5, "restore_seconds": 0.
 def bench(cluster: str = "2x(4xV100)", tactics: Tactics = BOTH, penalty: float = 1.5, **settings: Any) -> Bench:
     found = Bench(cluster, Fifo(backfill=False), Rates(spread_penalty=Locality((penalty,))), tactics=tactics, **settings)
     found.core.placer = Spread()
-    found.state.knowledge.costs = MoveCosts(launch_seconds=5.0, checkpoint_seconds=3.0, restore_seconds=2.0)
+    found.state.beliefs.costs = MoveCosts(launch_seconds=5.0, checkpoint_seconds=3.0, restore_seconds=2.0)
     return found
 
 
@@ -43,7 +43,7 @@ def ends(found: Bench, job: int) -> list[Any]:
 
 def scattered(**settings: Any) -> Bench:
     """Two nodes of four, one GPU taken on each, both jobs well under way, and a gang of four comes."""
-    found = bench(wait_for_place=True, **settings)
+    found = bench(wait_for_locality=True, **settings)
     for _ in range(2):
         found.obey(found.submit(gpus=1, steps=LONG))
     return found
@@ -82,14 +82,14 @@ def test_a_job_without_a_step_is_not_moved_and_is_looked_at_again() -> None:
     found = scattered()
     found.submit(at_s=0.5, gpus=4, steps=LONG)
     assert 2 not in found.state.jobs.desired
-    assert found.state.question.until_s <= 61.0
+    assert found.state.cycle.until_s <= 61.0
     found.obey(found.tell(at_s=61.0))
     assert 2 in found.state.jobs.desired
 
 
 def test_a_move_that_costs_more_than_it_gains_is_not_made() -> None:
     """The gang would find a place in a second: a job is about to end."""
-    found = bench(wait_for_place=True)
+    found = bench(wait_for_locality=True)
     found.obey(found.submit(gpus=1, steps=61.0))
     found.obey(found.submit(gpus=1, steps=LONG))
     found.submit(at_s=60.0, gpus=4, steps=LONG)
@@ -140,7 +140,7 @@ def test_a_job_that_was_moved_rests() -> None:
     found.now_s = 60.0
     found.obey(ends(found, 0))
     assert len(set((found.state.jobs.desired[2] // 4).tolist())) == 2
-    assert found.state.question.until_s == 650.0
+    assert found.state.cycle.until_s == 650.0
     found.obey(found.tell(at_s=650.0))
     assert len(set((found.state.jobs.desired[2] // 4).tolist())) == 1
 
@@ -166,7 +166,7 @@ def fragmented() -> Trace:
 
 def test_on_a_fragmented_cluster_the_gang_starts() -> None:
     """64 GPUs, 46 of them free, and no node is. The gang starts as soon as the two jobs of one node have been saved."""
-    keywords: dict[str, Any] = {"cluster": "8x(8xV100)", "policy": "fifo", "placer": "spread", "wait_for_place": True} | CHEAP
+    keywords: dict[str, Any] = {"cluster": "8x(8xV100)", "policy": "fifo", "placer": "spread", "wait_for_locality": True} | CHEAP
     without = simulate(fragmented(), **keywords).record
     assert without.first_run_s[-1] > 20_000.0
     found = simulate(fragmented(), tactics="defragment", **keywords)
@@ -210,13 +210,13 @@ def test_oracle_5_each_plan_leaves_fewer_nodes_half_used(monkeypatch: pytest.Mon
         found = original(draft, changed)
         if found.jobs:
             state = draft.state
-            after = state.machines.planned.copy()
+            after = state.nodes.planned.copy()
             for change in found.changes:
                 if change.job in state.jobs.desired:
                     after.release(change.job, state.jobs.desired[change.job])
             for change in found.changes:
                 after.take(change.job, change.gpus)
-            seen.append((half_used(state.machines.planned), half_used(after)))
+            seen.append((half_used(state.nodes.planned), half_used(after)))
         return found
 
     monkeypatch.setattr(planning, "move", watched)
@@ -227,7 +227,7 @@ def test_oracle_5_each_plan_leaves_fewer_nodes_half_used(monkeypatch: pytest.Mon
         cluster="8x(8xV100)",
         policy="fifo",
         placer="spread",
-        wait_for_place=True,
+        wait_for_locality=True,
         tactics="defragment",
     ).record
     assert seen and all(after < before for before, after in seen)

@@ -56,7 +56,7 @@ def test_a_lost_part_takes_the_gang_with_it_and_it_starts_again_from_storage() -
     start_gang(bench, gpus=4)
     (kill,) = of_type(bench.tell(Exited(0, 1, 5.0, Outcome.LOST, 2.0, 1), at_s=5.0), Kill)
     assert kill.nodes == (0,) and phase(bench, 0) is Phase.STOPPING
-    assert bench.state.machines.observed.holder.tolist() == [0, 0, -1, -1]
+    assert bench.state.nodes.observed.holder.tolist() == [0, 0, -1, -1]
     again = bench.tell(Exited(0, 1, 6.0, Outcome.LOST, 2.0, 0), at_s=6.0)
     (launch,) = of_type(again, Launch)
     assert (launch.attempt, launch.from_step) == (2, 2.0)
@@ -68,9 +68,9 @@ def test_the_last_part_frees_only_what_is_still_its_own() -> None:
     bench.tell(CancelRequested(0, 1.0), at_s=1.0)
     bench.tell(Exited(0, 1, 2.0, Outcome.LOST, 0.0, 1), at_s=2.0)
     start_gang(bench, gpus=2)
-    assert bench.state.machines.observed.holder.tolist() == [0, 0, 1, 1]
+    assert bench.state.nodes.observed.holder.tolist() == [0, 0, 1, 1]
     bench.tell(Exited(0, 1, 3.0, Outcome.LOST, 0.0, 0), at_s=3.0)
-    assert bench.state.machines.observed.holder.tolist() == [-1, -1, 1, 1]
+    assert bench.state.nodes.observed.holder.tolist() == [-1, -1, 1, 1]
 
 
 def test_one_part_that_finished_means_the_work_is_done() -> None:
@@ -95,7 +95,7 @@ def test_an_old_boot_is_not_believed() -> None:
     bench = Bench("2x(2xV100)")
     bench.tell(NodeLost(0, 0, 5.0), at_s=5.0)
     bench.tell(NodeReported(0, 0, 4.0), at_s=6.0)
-    assert not bench.state.machines.node_up[0]
+    assert not bench.state.nodes.node_up[0]
 
 
 def test_a_silent_nodes_job_waits_for_its_lease_before_it_starts_elsewhere() -> None:
@@ -170,7 +170,7 @@ def test_reports_of_many_nodes_in_one_event_are_what_each_would_say() -> None:
     for bench in (one, many):
         start_gang(bench, gpus=1)
     assert one.tell(*reports, at_s=5.0) == many.tell(event, at_s=5.0)
-    assert [many.state.machines.node_heard_s.tolist(), many.state.machines.node_boot.tolist()] == [[5.0] * 3, [0, 3, 0]]
+    assert [many.state.nodes.node_heard_s.tolist(), many.state.nodes.node_boot.tolist()] == [[5.0] * 3, [0, 3, 0]]
 
 
 def test_an_inventory_answers_for_lost_messages() -> None:
@@ -195,18 +195,18 @@ def park(bench: Bench) -> None:
     bench.obey(bench.submit(at_s=5.0, steps=1.0))
     (suspend,) = of_type(bench.submit(at_s=6.0, steps=2.0), Suspend)
     assert (suspend.job, suspend.kind) == (0, SuspendKind.PARK)
-    assert bench.state.machines.host_gib.tolist() == [2.0, 10.0], "set aside as soon as it is told"
+    assert bench.state.nodes.host_gib.tolist() == [2.0, 10.0], "set aside as soon as it is told"
     bench.obey([suspend])
 
 
 def test_a_parked_job_gives_its_gpu_back_and_resumes_in_place(parking: Bench) -> None:
     park(parking)
-    assert phase(parking, 0) is Phase.PARKED and parking.state.machines.observed.holder.tolist() == [3, 2]
+    assert phase(parking, 0) is Phase.PARKED and parking.state.nodes.observed.holder.tolist() == [3, 2]
     ended = parking.tell(Exited(3, 1, 9.0, Outcome.FINISHED, 2.0), at_s=9.0)
     (resume,) = of_type(ended, Resume)
     assert (resume.job, resume.attempt) == (0, 1)
     parking.tell(Started(0, 1, resume.sequence, 9.5), at_s=9.5)
-    assert phase(parking, 0) is Phase.RUNNING and parking.state.machines.host_gib.tolist() == [10.0, 10.0]
+    assert phase(parking, 0) is Phase.RUNNING and parking.state.nodes.host_gib.tolist() == [10.0, 10.0]
 
 
 def test_the_first_parking_is_not_what_parking_costs() -> None:
@@ -231,7 +231,7 @@ def test_a_parked_job_dies_with_its_node(parking: Bench) -> None:
     park(parking)
     parking.tell(NodeLost(0, 0, 8.0), at_s=8.0)
     assert phase(parking, 0) is Phase.QUEUED, "it was never saved to storage"
-    assert parking.state.machines.host_gib.tolist() == [10.0, 10.0]
+    assert parking.state.nodes.host_gib.tolist() == [10.0, 10.0]
 
 
 def test_a_parked_job_that_should_go_elsewhere_saves_first(parking: Bench) -> None:
@@ -244,7 +244,7 @@ def test_a_parked_job_that_should_go_elsewhere_saves_first(parking: Bench) -> No
 
 
 def test_a_parked_job_waits_for_its_own_gpus_where_that_is_set(parking: Bench) -> None:
-    parking.core.settings = replace(parking.core.settings, parked_stay=True)
+    parking.core.settings = replace(parking.core.settings, resume_in_place=True)
     park(parking)
     moved = parking.tell(Exited(2, 1, 9.0, Outcome.FINISHED, 1.0), at_s=9.0)
     assert [command.job for command in of_type(moved, Launch)] == [1], "the other one, which was saved, takes what is free"
@@ -258,7 +258,7 @@ def test_a_parked_job_goes_on_where_it_sleeps_though_another_type_is_free_and_fa
     bench = Bench([Node("a", "A100", 1, host_gib=10.0), Node("b", "V100", 1, host_gib=10.0)], rates=rates, parked_stay=True)
     start_gang(bench, gpus=1, steps=1.0)
     start_gang(bench, gpus=1, steps=1000.0, can_park=True, parked_gib=1.0, profile="net")
-    assert bench.state.machines.observed.holder.tolist() == [0, 1]
+    assert bench.state.nodes.observed.holder.tolist() == [0, 1]
     bench.obey(bench.submit(at_s=5.0, steps=2.0, accelerators=("V100",)))
     assert phase(bench, 1) is Phase.PARKED
     bench.tell(Exited(0, 1, 8.0, Outcome.FINISHED, 1.0), at_s=8.0)
@@ -282,4 +282,4 @@ def test_a_type_on_which_a_job_hardly_runs_is_taken_when_the_others_have_left() 
     (launch, *_) = of_type(made.tell(NodeLeft(0, 5.0), at_s=5.0), Launch)
     assert launch.nodes == (1,)
     twin = restore(take(made.state, make_codec()), make_codec())
-    assert twin.knowledge.options.too_slow.tolist() == made.state.knowledge.options.too_slow.tolist() == [False, False]
+    assert twin.beliefs.options.too_slow.tolist() == made.state.beliefs.options.too_slow.tolist() == [False, False]

@@ -104,8 +104,8 @@ class Moves(Tactic):
 
     def move(self, mover: Mover) -> None:
         for at in mover.may_move().nonzero()[0].tolist()[:1]:
-            option = mover.state.jobs.table.option.item(mover.seated.row.item(at))
-            mover.book(mover.seated.job.item(at), option, np.array(self.gpus, dtype=np.int64))
+            option = mover.state.jobs.table.option.item(mover.staying.row.item(at))
+            mover.assign(mover.staying.job.item(at), option, np.array(self.gpus, dtype=np.int64))
 
 
 @pytest.mark.parametrize(

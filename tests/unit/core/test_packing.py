@@ -34,7 +34,7 @@ NAMES = (("", ""), ("a", "a"), ("a", "b"), ("b", "b"), ("b", "c"), ("a", "c"))
 
 def bench(*units: tuple[int, ...], cluster: Any = "2xV100", gpus: int = 1, count: int = 2, **settings: Any) -> Bench:
     """A core with jobs 0 to count - 1 submitted at once and these units running."""
-    made = Bench(cluster, Told(), rates=pairs(0.8, 0.6, NAMES), packing=True, **settings)
+    made = Bench(cluster, Told(), rates=pairs(0.8, 0.6, NAMES), colocation=True, **settings)
     for job in range(count):
         made.submit(gpus=gpus, profile="abc"[job % 3], steps=1000.0)
     told(made, *units)
@@ -44,7 +44,7 @@ def bench(*units: tuple[int, ...], cluster: Any = "2xV100", gpus: int = 1, count
 def told(made: Bench, *units: tuple[int, ...], at_s: float | None = None) -> list[Any]:
     """Have the policy asked again with this answer, and obey."""
     made.policy = Told(*units)
-    made.state.question.invalidate()
+    made.state.cycle.invalidate()
     return made.obey(made.tell(TimerFired(at_s or made.now_s), at_s=at_s))
 
 
@@ -66,17 +66,17 @@ def test_a_pair_gets_one_placement_and_both_hold_it() -> None:
     commands = told(made, (0, 1))
     launches = of_type(commands, Launch)
     assert [(launch.job, launch.gpus.tolist(), launch.partner) for launch in launches] == [(0, [0, 1], 1), (1, [0, 1], 0)]
-    assert made.state.machines.observed.parts == {0: ((0, 500), (1, 500)), 1: ((0, 500), (1, 500))}
+    assert made.state.nodes.observed.gpu_fractions == {0: ((0, 500), (1, 500)), 1: ((0, 500), (1, 500))}
     assert column(made, "partner", 0, 1) == [1, 0]
     assert column(made, "rate", 0, 1) == [0.8, 0.6]
-    assert column(made, "using", 0, 1) == [1.0, 1.0], "each of two on two GPUs uses one"
+    assert column(made, "gpus_in_use", 0, 1) == [1.0, 1.0], "each of two on two GPUs uses one"
 
 
 def test_together_already_means_no_change_at_all() -> None:
     made = bench((0, 1))
-    plans = made.state.question.plans
+    plans = made.state.cycle.plans
     assert not told(made, (1, 0), at_s=5.0)
-    assert made.state.question.plans > plans
+    assert made.state.cycle.plans > plans
 
 
 def test_who_is_alone_stays_when_somebody_joins_it() -> None:
@@ -92,14 +92,14 @@ def test_who_is_alone_stays_when_somebody_joins_it() -> None:
 def test_a_job_runs_alone_until_its_partner_does() -> None:
     made = bench()
     made.policy = Told((0, 1))
-    made.state.question.invalidate()
+    made.state.cycle.invalidate()
     first, second = of_type(made.tell(TimerFired(0.0)), Launch)
     made.tell(Started(0, first.attempt, first.sequence, 0.0))
-    assert column(made, "rate", 0) == [1.0] and column(made, "using", 0, 1) == [1.0, 0.0]
+    assert column(made, "rate", 0) == [1.0] and column(made, "gpus_in_use", 0, 1) == [1.0, 0.0]
     made.tell(Started(1, second.attempt, second.sequence, 4.0), at_s=6.0)
     # The report came two seconds late: what happened since then happened in company.
     assert steps(made, 0, 1) == pytest.approx([4.0 + 2 * 0.8, 2 * 0.6])
-    alone, shared = made.state.knowledge.options.account[[0, column(made, "option", 0)[0]]]
+    alone, shared = made.state.beliefs.options.share_column[[0, column(made, "option", 0)[0]]]
     received = made.state.jobs.table.received[0]
     assert received[alone] == 4.0 and received[shared] == 0.0
     made.tell(Progressed(np.array([0]), np.array([1]), np.array([6.0]), np.array([0.0]), 8.0), at_s=8.0)
@@ -110,10 +110,10 @@ def test_who_is_left_keeps_its_gpus_and_speeds_up() -> None:
     made = bench((0, 1))
     made.now_s = 10.0
     assert not of_type(made.tell(exits(made, 0), at_s=10.0), Launch, Suspend)
-    assert made.state.machines.observed.holder.tolist() == [1, -1] and not made.state.machines.observed.parts
-    assert made.state.machines.planned.holder.tolist() == [1, -1]
-    assert column(made, "rate", 1) == [1.0] and column(made, "using", 1) == [1.0] and column(made, "partner", 1) == [-1]
-    assert made.state.knowledge.options.partner_kind[column(made, "option", 1)[0]] == -1
+    assert made.state.nodes.observed.holder.tolist() == [1, -1] and not made.state.nodes.observed.gpu_fractions
+    assert made.state.nodes.planned.holder.tolist() == [1, -1]
+    assert column(made, "rate", 1) == [1.0] and column(made, "gpus_in_use", 1) == [1.0] and column(made, "partner", 1) == [-1]
+    assert made.state.beliefs.options.partner_kind[column(made, "option", 1)[0]] == -1
     made.tell(TimerFired(15.0), at_s=15.0)
     assert steps(made, 1) == [10 * 0.6 + 5.0]
 
@@ -121,7 +121,7 @@ def test_who_is_left_keeps_its_gpus_and_speeds_up() -> None:
 def test_a_new_partner_waits_until_the_old_one_is_gone_and_says_so() -> None:
     made = bench((0, 1), count=3)
     made.policy = Told((1, 2))
-    made.state.question.invalidate()
+    made.state.cycle.invalidate()
     (suspend,) = of_type(made.tell(TimerFired(10.0), at_s=10.0), Launch, Suspend)
     assert suspend.job == 0
     assert [(e.code, e.facts["victims"]) for e in explain(made.state, 2)] == [(Reason.WAITING_FOR_SUSPEND, [0])]
@@ -129,13 +129,13 @@ def test_a_new_partner_waits_until_the_old_one_is_gone_and_says_so() -> None:
     (launch,) = of_type(made.tell(Suspended(0, 1, suspend.sequence, 12.0, suspend.kind, 9.6), at_s=12.0), Launch)
     assert (launch.job, launch.gpus.tolist(), launch.partner) == (2, [0], 1)
     assert column(made, "rate", 1) == [1.0]
-    assert made.state.machines.observed.parts == {0: ((1, 500), (2, 500))}
+    assert made.state.nodes.observed.gpu_fractions == {0: ((1, 500), (2, 500))}
 
 
 def test_a_pair_waits_for_both_of_the_pair_before_it() -> None:
     made = bench((0, 1), cluster="1xV100", count=4)
     made.policy = Told((2, 3))
-    made.state.question.invalidate()
+    made.state.cycle.invalidate()
     first, second = of_type(made.tell(TimerFired(10.0), at_s=10.0), Suspend)
     assert not of_type(made.tell(Suspended(0, 1, first.sequence, 11.0, first.kind, 1.0), at_s=11.0), Launch)
     launches = of_type(made.tell(Suspended(1, 1, second.sequence, 12.0, second.kind, 1.0), at_s=12.0), Launch)
@@ -146,14 +146,14 @@ def test_when_a_pair_parts_one_stays() -> None:
     made = bench((0, 1))
     commands = of_type(told(made, (0,), (1,), at_s=5.0), Suspend, Launch)
     assert [type(command) for command in commands] == [Suspend, Launch] and {command.job for command in commands} == {1}
-    assert made.state.machines.observed.holder.tolist() == [0, 1]
+    assert made.state.nodes.observed.holder.tolist() == [0, 1]
 
 
 def test_two_pairs_change_partners_and_only_two_jobs_move() -> None:
     made = bench((0, 1), (3, 4), count=6)  # kinds a b c a b c
     commands = of_type(told(made, (0, 2), (1, 5), at_s=5.0), Suspend, Launch)
     stayed = {0, 1, 3, 4} - {command.job for command in commands if isinstance(command, Suspend)}
-    assert 0 in stayed and 0 in made.state.machines.planned.holders(np.array([0]))
+    assert 0 in stayed and 0 in made.state.nodes.planned.holders(np.array([0]))
 
 
 def test_jobs_of_one_kind_keep_their_partners_whatever_the_order() -> None:
@@ -184,20 +184,20 @@ def test_a_failure_of_one_leaves_the_other_running() -> None:
     made.now_s = 5.0
     commands = made.tell(exits(made, 0, Outcome.LOST), at_s=5.0)
     assert {command.job for command in of_type(commands, Launch, Suspend)} <= {0}
-    assert made.state.machines.observed.parts == {0: ((1, 500), (0, 500))}, "it is launched again, beside the other"
+    assert made.state.nodes.observed.gpu_fractions == {0: ((1, 500), (0, 500))}, "it is launched again, beside the other"
     assert column(made, "rate", 1) == [1.0]
 
 
 def test_a_lost_node_takes_both() -> None:
     made = bench((0, 1), cluster=[Node("n", "V100", 1), Node("m", "K80", 1)])
     made.tell(NodeLost(0, 0, 5.0), at_s=5.0)
-    assert made.state.machines.observed.free.all()
+    assert made.state.nodes.observed.free.all()
     assert not any(job in made.state.jobs.attempts and made.state.jobs.attempts[job].gpus.tolist() == [0] for job in (0, 1))
 
 
 def test_a_parked_job_wakes_beside_its_partner() -> None:
     floor = [Node("n", "V100", 1, host_gib=64.0)]
-    made = Bench(floor, Told((0, 1)), rates=pairs(0.75), packing=True)
+    made = Bench(floor, Told((0, 1)), rates=pairs(0.75), colocation=True)
     for _ in range(2):
         made.obey(made.submit(can_park=True, parked_gib=1.0, steps=1000.0))
     told(made, (0, 1))
@@ -243,7 +243,7 @@ def test_the_second_moves_up_and_a_copy_knows_it() -> None:
     assert twin.snapshot(words) == made.core.snapshot(words)
     made.now_s = 3.0
     made.tell(exits(made, 0), at_s=3.0)
-    assert made.state.machines.observed.holder.tolist() == [1, 2] and twin.state.machines.observed.parts == {
+    assert made.state.nodes.observed.holder.tolist() == [1, 2] and twin.state.nodes.observed.gpu_fractions == {
         0: ((0, 500), (1, 500))
     }
     made.core.restore(plain, words)
@@ -256,4 +256,4 @@ def test_a_lease_that_ends_frees_only_its_own_half() -> None:
     made.state.jobs.table.lease_s[0] = 9.0
     made.tell(TimerFired(10.0), at_s=10.0)
     assert 0 not in made.state.jobs.attempts or made.state.jobs.attempts[0].number == 2
-    assert made.state.jobs.attempts[1].number == 1 and 1 in made.state.machines.observed.holders(made.state.jobs.attempts[1].gpus)
+    assert made.state.jobs.attempts[1].number == 1 and 1 in made.state.nodes.observed.holders(made.state.jobs.attempts[1].gpus)

@@ -32,7 +32,7 @@ def displaced(made: Bench, at_s: float) -> Suspend:
 
 
 def room(made: Bench) -> float:
-    return float(made.state.machines.host_gib[0])
+    return float(made.state.nodes.host_gib[0])
 
 
 def test_what_it_was_seen_to_have_is_set_aside_and_what_it_took_is_kept_until_it_ends() -> None:
@@ -41,14 +41,16 @@ def test_what_it_was_seen_to_have_is_set_aside_and_what_it_took_is_kept_until_it
     made.tell(seen(0, 30.0, 5.0), at_s=5.0)
     suspend = displaced(made, 10.0)
     assert suspend.kind is SuspendKind.PARK and room(made) == 70.0
-    made.obey(made.tell(Suspended(0, 1, suspend.sequence, 11.0, suspend.kind, 5.0, gib=24.0, keeps=True), at_s=11.0))
+    made.obey(
+        made.tell(Suspended(0, 1, suspend.sequence, 11.0, suspend.kind, 5.0, host_gib=24.0, keeps_host_memory=True), at_s=11.0)
+    )
     assert room(made) == 76.0, "what it really took is known now"
     commands = made.tell(Exited(1, 1, 12.0, Outcome.FINISHED, 1.0), at_s=12.0)
     made.tell(Started(0, 1, commands[0].sequence, 12.5), at_s=12.5)
     assert room(made) == 76.0, "its host memory stays allocated while it runs"
     again = displaced(made, 20.0)
     assert again.kind is SuspendKind.PARK and room(made) == 76.0, "and serves it the next time"
-    made.obey(made.tell(Suspended(0, 1, again.sequence, 21.0, again.kind, 6.0, gib=31.0, keeps=True), at_s=21.0))
+    made.obey(made.tell(Suspended(0, 1, again.sequence, 21.0, again.kind, 6.0, host_gib=31.0, keeps_host_memory=True), at_s=21.0))
     assert room(made) == 69.0
     made.tell(Exited(0, 1, 22.0, Outcome.LOST, 0.0), at_s=22.0)
     assert room(made) == 100.0
@@ -59,7 +61,7 @@ def test_what_it_does_not_keep_is_free_while_it_runs() -> None:
     made.obey(made.submit(steps=1000.0, can_park=True))
     made.tell(seen(0, 30.0, 5.0), at_s=5.0)
     suspend = displaced(made, 10.0)
-    made.obey(made.tell(Suspended(0, 1, suspend.sequence, 11.0, suspend.kind, 5.0, gib=24.0), at_s=11.0))
+    made.obey(made.tell(Suspended(0, 1, suspend.sequence, 11.0, suspend.kind, 5.0, host_gib=24.0), at_s=11.0))
     assert room(made) == 76.0
     commands = made.tell(Exited(1, 1, 12.0, Outcome.FINISHED, 1.0), at_s=12.0)
     made.tell(Started(0, 1, commands[0].sequence, 12.5), at_s=12.5)
@@ -71,7 +73,7 @@ def test_a_job_for_which_the_host_has_no_room_is_not_parked() -> None:
     made.obey(made.submit(steps=1000.0, can_park=True))
     made.tell(seen(0, 30.0, 5.0), at_s=5.0)
     first = displaced(made, 10.0)
-    made.obey(made.tell(Suspended(0, 1, first.sequence, 11.0, first.kind, 5.0, gib=30.0), at_s=11.0))
+    made.obey(made.tell(Suspended(0, 1, first.sequence, 11.0, first.kind, 5.0, host_gib=30.0), at_s=11.0))
     made.tell(seen(1, 12.0, 11.5), at_s=11.5)
     (second,) = of_type(made.submit(at_s=11.6, steps=0.1, can_park=True), Suspend)
     assert second.kind is SuspendKind.CHECKPOINT and room(made) == 10.0
@@ -79,7 +81,7 @@ def test_a_job_for_which_the_host_has_no_room_is_not_parked() -> None:
 
 def test_contexts_of_parked_jobs_leave_room_for_the_largest_that_was_seen() -> None:
     made = bench(context_gib=1.0)
-    gib = float(made.state.machines.gpu_gib[0])
+    gib = float(made.state.nodes.gpu_gib[0])
     made.obey(made.submit(steps=1000.0, can_park=True))
     made.tell(seen(0, gib - 0.5, 5.0), at_s=5.0)
     assert displaced(made, 10.0).kind is SuspendKind.CHECKPOINT, "a context would keep it from ever coming back"
@@ -121,10 +123,10 @@ def test_another_size_of_contexts_while_a_job_sleeps() -> None:
     made.obey(made.tell(Suspended(0, 1, suspend.sequence, 11.0, suspend.kind, 5.0), at_s=11.0))
     state = made.state
     state.memory.set_context(2.5)
-    state.knowledge.costs = MoveCosts(memory=MemoryCosts(context_gib=2.5))
-    assert state.machines.context_gib.tolist() == [2.5]
+    state.beliefs.costs = MoveCosts(memory=MemoryCosts(context_gib=2.5))
+    assert state.nodes.context_gib.tolist() == [2.5]
     made.tell(Exited(0, 1, 12.0, Outcome.LOST, 0.0), at_s=12.0)
-    assert state.machines.context_gib.tolist() == [0.0]
+    assert state.nodes.context_gib.tolist() == [0.0]
 
 
 @examples(60)
@@ -143,7 +145,9 @@ def test_never_more_than_the_host_has_and_all_of_it_back_at_the_end(
         for suspend in of_type(commands, Suspend):
             seen_gib, part = jobs[suspend.job]
             gib_taken = seen_gib * part if suspend.kind is SuspendKind.PARK else 0.0
-            answer = Suspended(suspend.job, 1, suspend.sequence, at_s, suspend.kind, 0.5, gib=gib_taken, keeps=keeps)
+            answer = Suspended(
+                suspend.job, 1, suspend.sequence, at_s, suspend.kind, 0.5, host_gib=gib_taken, keeps_host_memory=keeps
+            )
             commands = made.tell(answer, at_s=at_s)
         made.obey(commands)
         made.tell(seen(number, gib, at_s + 0.01), at_s=at_s + 0.02)

@@ -72,11 +72,11 @@ def test_a_part_waits_where_there_is_no_room_and_says_so() -> None:
     bench = Bench("1xV100", Las(quantum_seconds=1000.0))
     bench.obey(bench.submit(gpus=0.7))
     bench.obey(bench.submit(gpus=0.5))
-    assert bench.state.machines.planned.room(0) == 300
+    assert bench.state.nodes.planned.room(0) == 300
     assert explain(bench.state, 1)[0].code is Reason.NO_FREE_GPUS
     assert "needs 0.5 GPUs" in explain(bench.state, 1)[0].sentence
     bench.obey(bench.submit(gpus=0.3))
-    assert sorted(bench.state.machines.observed.parts[0]) == [(0, 700), (2, 300)]
+    assert sorted(bench.state.nodes.observed.gpu_fractions[0]) == [(0, 700), (2, 300)]
 
 
 def test_a_whole_gpu_is_not_made_of_two_halves() -> None:
@@ -128,7 +128,7 @@ def test_what_a_pair_leaves_of_a_gpu_is_not_for_parts() -> None:
     core = Scheduler(Cluster.parse("2xV100"), Packed())
     for job, gpus in enumerate((1, 0.25, 0.25)):
         core.fold(0.0, [Submitted(job, JobSpec(gpus=gpus), 0.0)])
-    observed, taken = core.state.machines.observed, np.array([True, True])
+    observed, taken = core.state.nodes.observed, np.array([True, True])
     observed.take(0, np.array([0]), 500)
     observed.take(2, np.array([1]), 250)
     assert not reconcile._has_room(core.state, 1, np.array([0]), -1, taken, reconcile.PassGrants())

@@ -31,7 +31,7 @@ from tests.unit.core.helpers import Bench
 
 def scattered(policy: Any = None, wait: bool = True) -> Bench:
     """Two nodes of four, two GPUs taken on each."""
-    bench = Bench("2x(4xV100)", policy or Fifo(backfill=False), wait_for_place=wait)
+    bench = Bench("2x(4xV100)", policy or Fifo(backfill=False), wait_for_locality=wait)
     bench.core.placer = Spread()
     for _ in range(2):
         bench.obey(bench.submit(gpus=2, steps=1000.0))
@@ -91,7 +91,7 @@ def test_who_comes_first_drives_others_to_other_places() -> None:
 
 def test_nobody_is_stopped_in_vain() -> None:
     """By count the long gang has its turn before the last of those who run, whose GPUs do not make a place for it."""
-    bench = Bench("2x(3xV100)", Srsf(), wait_for_place=True)
+    bench = Bench("2x(3xV100)", Srsf(), wait_for_locality=True)
     bench.core.placer = Spread()
     bench.obey(bench.submit(gpus=2, steps=10.0))
     bench.obey(bench.submit(gpus=2, steps=10.0))
@@ -102,7 +102,7 @@ def test_nobody_is_stopped_in_vain() -> None:
 
 
 def test_wide_gangs_want_whole_nodes() -> None:
-    bench = Bench("4x(4xV100)", Srsf(), wait_for_place=True)
+    bench = Bench("4x(4xV100)", Srsf(), wait_for_locality=True)
     bench.core.placer = Spread()
     bench.obey(bench.submit(gpus=1, steps=1.0))
     commands = bench.obey(bench.submit(gpus=9, steps=5.0))
@@ -115,18 +115,18 @@ def test_a_placer_with_other_reasons_is_not_overruled() -> None:
     """One slow GPU on each node: PAL would rather have fast ones on two nodes, and a job that could run does not wait."""
     slow = Variability(("A",), np.array([[1.0, 1.0, 1.0, 2.8] * 2]), np.zeros((1, 8)))
     for wait in (False, True):
-        core = Scheduler(Cluster.parse("2x(4xV100)"), Pal(), Settings(wait_for_place=wait), variability=slow)
+        core = Scheduler(Cluster.parse("2x(4xV100)"), Pal(), Settings(wait_for_locality=wait), variability=slow)
         jobs = [Arrival(0.0, JobSpec(gpus=4, steps=10.0)), Arrival(5.0, JobSpec(gpus=8, steps=10.0))]
         assert Engine(core, Fifo(), Physics(), jobs).run().ended == 2
 
 
 def test_other_types_are_tried_before_it_waits() -> None:
-    bench = Bench("2x(4xV100) + 1x(4xP100)", Srsf(), Rates(speeds={"V100": 2.0, "P100": 1.0}), wait_for_place=True)
+    bench = Bench("2x(4xV100) + 1x(4xP100)", Srsf(), Rates(speeds={"V100": 2.0, "P100": 1.0}), wait_for_locality=True)
     bench.core.placer = Spread()
     for _ in range(2):
         bench.obey(bench.submit(gpus=2, steps=1.0, accelerators=("V100",)))
     bench.obey(bench.submit(gpus=4, steps=1000.0))
-    assert bench.state.jobs.desired[2].tolist() == [8, 9, 10, 11] and bench.state.question.fragmented == ()
+    assert bench.state.jobs.desired[2].tolist() == [8, 9, 10, 11] and bench.state.cycle.fragmented == ()
 
 
 def test_a_rack_with_whole_nodes_comes_before_one_with_less_to_spare() -> None:
@@ -143,19 +143,19 @@ def test_as_few_nodes_as_are_in_service(text: str, slow: list[int], gpus: int) -
     scores = np.ones((1, cluster.gpus))
     scores[0, slow] = 2.0
     told = Variability(("A",), scores, np.zeros_like(scores))
-    core = Scheduler(cluster, Packed(), Settings(wait_for_place=True, cordon_slower_than=1.5), variability=told)
+    core = Scheduler(cluster, Packed(), Settings(wait_for_locality=True, cordon_slower_than=1.5), variability=told)
     record = Engine(core, Fifo(), Physics(), [Arrival(0.0, JobSpec(gpus=gpus, steps=10.0))]).run()
     assert record.ended == 1 and not set(slow) & set(record.gpu_intervals.gpus.tolist())
 
 
 def test_who_is_not_spoken_of_keeps_its_place() -> None:
     """The table was compacted between question and plan, and a job came that the answer knows nothing of."""
-    bench = Bench("2x(4xV100)", Srsf(), wait_for_place=True)
+    bench = Bench("2x(4xV100)", Srsf(), wait_for_locality=True)
     bench.obey(bench.submit(gpus=2))
-    answer = bench.state.question.answer
+    answer = bench.state.cycle.answer
     bench.obey(bench.submit(gpus=2))
     bench.state.jobs.compact()
-    bench.state.question.answer, bench.state.question.fresh = answer, True
+    bench.state.cycle.answer, bench.state.cycle.has_new_answer = answer, True
     bench.obey(bench.submit(gpus=2))
     assert {0, 1} <= set(bench.state.jobs.desired), "and nothing is promised twice, as every step checks"
 
@@ -166,18 +166,18 @@ def test_it_survives_a_snapshot() -> None:
     bench = scattered()
     bench.submit(gpus=4)
     words = make_codec()
-    twin = Scheduler(Cluster.parse("2x(4xV100)"), Spread(), Settings(wait_for_place=True))
+    twin = Scheduler(Cluster.parse("2x(4xV100)"), Spread(), Settings(wait_for_locality=True))
     twin.restore(bench.core.snapshot(words), words)
     assert explain(twin.state, 2)[0].code is Reason.FRAGMENTED
 
 
 def test_not_where_gpus_are_shared() -> None:
     with pytest.raises(OptionError, match="combined with packing"):
-        Settings(wait_for_place=True, packing=True)
+        Settings(wait_for_locality=True, colocation=True)
 
 
 def test_an_urgent_job_makes_one_of_the_others_wait_for_its_place() -> None:
-    bench = Bench("2x(4xV100)", Tiresias(thresholds=(100.0,)), wait_for_place=True)
+    bench = Bench("2x(4xV100)", Tiresias(thresholds=(100.0,)), wait_for_locality=True)
     bench.core.placer = Spread()
     bench.obey(bench.submit(gpus=3, steps=10_000.0))
     bench.obey(bench.submit(gpus=3, steps=10_000.0))

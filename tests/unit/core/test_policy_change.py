@@ -34,7 +34,7 @@ def halfway(policy: str, **options: Any) -> tuple[Any, Engine]:
 
 
 @pytest.mark.parametrize("first", ["tiresias", "allox", "finish-time-fairness", "gittins"])
-@pytest.mark.parametrize("second", ["fifo", "finish-time-fairness:packing=false", "allox:alpha=1", "tiresias:thresholds=60"])
+@pytest.mark.parametrize("second", ["fifo", "finish-time-fairness:colocation=false", "allox:alpha=1", "tiresias:thresholds=60"])
 def test_it_starts_without_the_memory_of_the_other(first: str, second: str) -> None:
     _, engine = halfway(first)
     assert engine.scheduler.view().memory is not None
@@ -43,7 +43,7 @@ def test_it_starts_without_the_memory_of_the_other(first: str, second: str) -> N
     engine.policy = make_policy(second)
     record = engine.run()
     assert record.ended == 10
-    assert engine.scheduler.state.question.answer is not None and engine.scheduler.state.question.answer.policy == second
+    assert engine.scheduler.state.cycle.answer is not None and engine.scheduler.state.cycle.answer.policy == second
 
 
 def test_the_same_policy_keeps_its_memory() -> None:

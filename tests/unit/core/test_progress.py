@@ -8,7 +8,7 @@ import pytest
 
 from rota.beliefs.lengths import EPOCH_SECONDS, USUAL_EPOCHS
 from rota.beliefs.rates import Rates
-from rota.core.learn.job_lengths import KEEP_LENGTHS, NOTED, finished, foresee
+from rota.core.learn.job_lengths import KEEP_LENGTHS, NOTED, finished, predict_lengths
 from rota.core.scheduler import Scheduler
 from rota.core.settings import Settings
 from rota.core.snapshot import make_codec, restore, take
@@ -38,7 +38,7 @@ def run(made: Bench, steps: float, at_s: float = 0.0, **fields: Any) -> int:
 
 
 def foreseen(made: Bench) -> LengthPredictions:
-    return foresee(made.state, made.state.jobs.rows)
+    return predict_lengths(made.state, made.state.jobs.rows)
 
 
 def test_an_empty_history_works() -> None:
@@ -64,7 +64,7 @@ def test_the_lengths_of_finished_jobs_count_by_model() -> None:
     made = bench()
     end(made, run(made, 1000.0), 1000.0, 500.0)
     end(made, run(made, 3000.0, 500.0, profile="other"), 3000.0, 2000.0)
-    assert made.state.knowledge.lengths == {"net": (10.0,), "other": (30.0,)}
+    assert made.state.beliefs.lengths == {"net": (10.0,), "other": (30.0,)}
     run(made, 9000.0, 2000.0)
     run(made, 9000.0, 2000.0, profile="other")
     run(made, 9000.0, 2000.0, profile="")
@@ -75,11 +75,11 @@ def test_the_lengths_of_finished_jobs_count_by_model() -> None:
 def test_what_a_job_did_is_what_counts_not_what_it_asked_for() -> None:
     made = bench()
     end(made, run(made, 1000.0), 0.0, 500.0)
-    assert made.state.knowledge.lengths == {"net": (10.0,)}, "of a job that does not say what it did, what was believed counts"
+    assert made.state.beliefs.lengths == {"net": (10.0,)}, "of a job that does not say what it did, what was believed counts"
     made = bench()
     run(made, 1000.0)
     finished(made.state, 0, made.state.jobs.row[0])
-    assert made.state.knowledge.lengths == {}, "a job that did nothing says nothing of others"
+    assert made.state.beliefs.lengths == {}, "a job that did nothing says nothing of others"
 
 
 def test_only_the_latest_lengths_are_kept() -> None:
@@ -89,11 +89,11 @@ def test_only_the_latest_lengths_are_kept() -> None:
     made.state.jobs.table.steps_done[row] = 700.0
     for _ in range(KEEP_LENGTHS + 5):
         finished(made.state, 0, row)
-    assert len(made.state.knowledge.lengths["net"]) == KEEP_LENGTHS
+    assert len(made.state.beliefs.lengths["net"]) == KEEP_LENGTHS
 
 
 def noted(made: Bench, job: int) -> list[float]:
-    return [at for at, _ in made.state.knowledge.foreseen.get(job, ())]
+    return [at for at, _ in made.state.beliefs.predicted.get(job, ())]
 
 
 def test_beliefs_are_noted_each_time_a_job_has_trained_twice_as_long_and_compared_when_it_ends() -> None:
@@ -107,8 +107,8 @@ def test_beliefs_are_noted_each_time_a_job_has_trained_twice_as_long_and_compare
     assert marks[0] >= 1.0 and all(second >= 2 * first for first, second in pairwise(marks))
     assert len(marks) == 5, "at 1, 2, 4, 8 and 16 epochs of 20"
     end(made, job, 2000.0, 1000.0)
-    known = made.state.knowledge
-    assert job not in known.foreseen and [each.at_epochs for each in known.predictions] == marks
+    known = made.state.beliefs
+    assert job not in known.predicted and [each.at_epochs for each in known.predictions] == marks
     assert {(each.model, each.epochs) for each in known.predictions} == {("net", 20.0)}
     assert all(each.believed_epochs == USUAL_EPOCHS for each in known.predictions)
 
@@ -118,7 +118,7 @@ def test_nothing_is_noted_for_a_policy_that_does_not_ask() -> None:
     run(made, 2000.0)
     for at_s in (200.0, 400.0):
         run(made, 1.0, at_s)
-    assert not made.state.knowledge.foreseen
+    assert not made.state.beliefs.predicted
 
 
 def test_what_is_noted_of_a_job_goes_when_it_is_gone() -> None:
@@ -127,17 +127,17 @@ def test_what_is_noted_of_a_job_goes_when_it_is_gone() -> None:
     run(made, 100.0, 200.0)
     assert noted(made, job)
     made.tell(Exited(job, made.state.jobs.attempts[job].number, 300.0, Outcome.FAILED, 0.0), at_s=300.0)
-    assert not noted(made, job) and not made.state.knowledge.predictions
+    assert not noted(made, job) and not made.state.beliefs.predictions
 
 
 def test_a_snapshot_keeps_all_of_it() -> None:
     made = bench()
-    known = made.state.knowledge
-    known.lengths, known.foreseen = {"net": (3.0, 4.5)}, {7: ((1.0, 30.0), (2.0, 12.0))}
+    known = made.state.beliefs
+    known.lengths, known.predicted = {"net": (3.0, 4.5)}, {7: ((1.0, 30.0), (2.0, 12.0))}
     known.predictions = (LengthPrediction("net", 1.0, 30.0, 4.5),)
     words = make_codec()
-    again = restore(take(made.state, words), words).knowledge
-    assert again.lengths == known.lengths and again.foreseen == known.foreseen
+    again = restore(take(made.state, words), words).beliefs
+    assert again.lengths == known.lengths and again.predicted == known.predicted
     assert again.predictions == known.predictions and again.predictions[0].model == "net"
 
 
@@ -151,6 +151,6 @@ def test_draws_are_around_what_is_believed() -> None:
 
 
 def test_a_scheduler_says_what_it_foresees_only_if_asked() -> None:
-    core = Scheduler(Cluster.parse("1xV100"), Packed(), Settings(foresees=True))
+    core = Scheduler(Cluster.parse("1xV100"), Packed(), Settings(needs_predictions=True))
     seen = core.view().predictions
     assert seen is not None and not len(seen.epochs)

@@ -46,7 +46,7 @@ def test_nothing_is_decided_before_the_answer_comes() -> None:
     bench = Bench("2xV100")
     bench.core.step(0.0, [Submitted(0, JobSpec(steps=10.0), 0.0)])
     assert of_type(bench.core.step(1.0, [Submitted(1, JobSpec(steps=10.0), 1.0)]), CallPolicy, Launch) == []
-    assert bench.state.question.dirty
+    assert bench.state.cycle.needs_policy
 
 
 def test_a_launch_waits_for_its_victim() -> None:
@@ -125,7 +125,7 @@ def test_late_and_repeated_events_change_nothing(repeat: int) -> None:
     for _ in range(repeat):
         bench.tell(Exited(0, 1, 11.0, Outcome.FAILED, 0.0), Started(0, 1, 1, 11.0), Submitted(1, JobSpec(), 11.0), at_s=12.0)
     assert phase(bench, 0) is Phase.CHECKPOINTED and phase(bench, 1) is Phase.RUNNING
-    assert bench.state.machines.observed.holder.tolist() == [1]
+    assert bench.state.nodes.observed.holder.tolist() == [1]
 
 
 def test_cancel_kills_what_lives_and_forgets_what_does_not() -> None:
@@ -137,7 +137,7 @@ def test_cancel_kills_what_lives_and_forgets_what_does_not() -> None:
     (kill,) = bench.tell(CancelRequested(0, 6.0), at_s=6.0)
     assert phase(bench, 0) is Phase.STOPPING
     bench.tell(Exited(0, kill.attempt, 7.0, Outcome.LOST, 0.0), at_s=7.0)
-    assert not bench.state.jobs.row and bench.state.machines.observed.holder.tolist() == [-1]
+    assert not bench.state.jobs.row and bench.state.nodes.observed.holder.tolist() == [-1]
 
 
 def test_hold_suspends_and_release_brings_back() -> None:
@@ -178,7 +178,7 @@ def test_a_late_round_is_skipped_not_piled_up() -> None:
     bench = Bench("1xV100", decide=AtRounds(round_seconds=60.0))
     bench.submit(at_s=10.0)
     bench.obey(bench.tell(TimerFired(200.0), at_s=200.0))
-    assert bench.state.question.next_round_s == 240.0 and bench.state.question.wake_s == 240.0
+    assert bench.state.cycle.next_round_s == 240.0 and bench.state.cycle.timer_s == 240.0
 
 
 def test_solve_every_plans_from_the_last_answer_in_between() -> None:
@@ -186,7 +186,7 @@ def test_solve_every_plans_from_the_last_answer_in_between() -> None:
     bench.obey(bench.submit(steps=10.0))
     bench.submit(at_s=1.0)
     bench.tell(Exited(0, 1, 10.0, Outcome.FINISHED, 10.0), at_s=10.0)
-    assert bench.state.question.decision == 1 and not bench.state.jobs.attempts, "job 1 came after the answer in force"
+    assert bench.state.cycle.decision == 1 and not bench.state.jobs.attempts, "job 1 came after the answer in force"
 
 
 def test_progress_is_believed_between_reports_and_corrected_by_them() -> None:
@@ -209,7 +209,7 @@ def test_a_fork_goes_its_own_way() -> None:
     twin = bench.core.fork()
     twin.step(5.0, [Exited(0, 1, 5.0, Outcome.FINISHED, 100.0)])
     assert not twin.state.jobs.row and 0 in bench.state.jobs.row
-    assert bench.state.machines.observed.holder.tolist() == [0, -1] and twin.state.machines.observed.holder.tolist() == [-1, -1]
+    assert bench.state.nodes.observed.holder.tolist() == [0, -1] and twin.state.nodes.observed.holder.tolist() == [-1, -1]
 
 
 def test_a_job_that_cannot_run_is_kept_and_never_scheduled() -> None:
@@ -225,7 +225,7 @@ def test_ended_rows_are_compacted_away() -> None:
         commands = bench.obey(bench.submit(at_s=float(number)))
         launch = of_type(commands, Launch)[0]
         bench.tell(Exited(launch.job, launch.attempt, bench.now_s, Outcome.FINISHED, 100.0))
-    assert bench.state.jobs.table.size < 600 and bench.state.knowledge.finished == 700
+    assert bench.state.jobs.table.size < 600 and bench.state.beliefs.finished == 700
 
 
 @pytest.mark.parametrize(

@@ -3,7 +3,7 @@
 import numpy as np
 import pytest
 
-from rota.core.selection import MOST_OWED, SelectionRules
+from rota.core.selection import MAX_DEFICIT_SLICES, SelectionRules
 from rota.model.allocation import Allocation, Assignment, Ranking, Shares
 from rota.model.units import FOREVER
 
@@ -19,8 +19,8 @@ def test_deficits_count_as_time_not_received_or_only_break_ties() -> None:
 
 
 def test_what_only_breaks_ties_has_no_limit() -> None:
-    assert SelectionRules().most_owed_seconds(360.0) == MOST_OWED * 360.0
-    assert SelectionRules(deficits_break_ties=True).most_owed_seconds(360.0) == FOREVER
+    assert SelectionRules().max_deficit_seconds(360.0) == MAX_DEFICIT_SLICES * 360.0
+    assert SelectionRules(deficits_break_ties=True).max_deficit_seconds(360.0) == FOREVER
 
 
 @pytest.mark.parametrize("allocation", OTHERS)

@@ -5,7 +5,7 @@ import pytest
 
 from rota.compose.live_scheduler import JOURNAL_CODEC
 from rota.core.explain import explain
-from rota.core.fold.setbacks import FIRST_PAUSE_SECONDS, MOST
+from rota.core.fold.setbacks import FIRST_PAUSE_SECONDS, MAX_SETBACKS
 from rota.core.scheduler import Scheduler
 from rota.model.commands import Launch, Suspend, SuspendKind
 from rota.model.events import CancelRequested, Exited, External, HoldRequested, Outcome, Progressed, Suspended, TimerFired
@@ -24,17 +24,20 @@ def test_the_pauses_grow_and_the_fifth_setback_is_the_last() -> None:
     made = Bench("1xV100")
     made.obey(made.submit())
     pauses = []
-    for attempt in range(1, MOST):
+    for attempt in range(1, MAX_SETBACKS):
         assert of_type(made.tell(left(attempt, made.now_s)), Launch) == []
         (reason,) = explain(made.state, 0)
-        assert reason.code is Reason.BACKING_OFF and f"Attempt {attempt} of {MOST} in a row failed: {WHY}." in reason.sentence
-        pauses.append(made.state.question.wake_s - made.now_s)
-        wake_s = made.state.question.wake_s
+        assert (
+            reason.code is Reason.BACKING_OFF
+            and f"Attempt {attempt} of {MAX_SETBACKS} in a row failed: {WHY}." in reason.sentence
+        )
+        pauses.append(made.state.cycle.timer_s - made.now_s)
+        wake_s = made.state.cycle.timer_s
         assert of_type(made.tell(TimerFired(wake_s - 0.1), at_s=wake_s - 0.1), Launch) == [], "it waits"
         (launch,) = of_type(made.obey(made.tell(TimerFired(wake_s), at_s=wake_s)), Launch)
         assert launch.attempt == attempt + 1
-    assert pauses == pytest.approx([FIRST_PAUSE_SECONDS * 2**n for n in range(MOST - 1)])
-    assert made.tell(left(MOST, made.now_s)) == []
+    assert pauses == pytest.approx([FIRST_PAUSE_SECONDS * 2**n for n in range(MAX_SETBACKS - 1)])
+    assert made.tell(left(MAX_SETBACKS, made.now_s)) == []
     assert 0 not in made.state.jobs.row and not made.state.jobs.setbacks, "it has failed"
 
 
@@ -106,7 +109,7 @@ def test_a_scheduler_that_is_started_again_knows_of_the_pause() -> None:
     made = Bench("1xV100")
     made.obey(made.submit())
     made.tell(left(1, 0.0))
-    other = Scheduler(made.state.machines.cluster, Packed())
+    other = Scheduler(made.state.nodes.cluster, Packed())
     other.restore(made.core.snapshot(JOURNAL_CODEC), JOURNAL_CODEC)
     assert other.state.jobs.setbacks == made.state.jobs.setbacks
     made.core = other

@@ -31,7 +31,7 @@ from tests.unit.core.helpers import Bench, of_type
 class Given:
     """Answers with these shares: (profile, profile beside it or "", type) -> fraction of time. Or per job: (number, ...)."""
 
-    needs = Needs(packing=True)
+    needs = Needs(colocation=True)
 
     def __init__(self, shares: dict[tuple[Any, str, str], float], **answer: Any) -> None:
         self.wanted, self.answer = shares, answer
@@ -108,7 +108,7 @@ def test_shared_gpus_are_shared_in_proportion_too() -> None:
     """a and b together most of the time, c the rest."""
     rates = pairs(0.8, 0.6, (("a", "b"),))
     wanted = {("a", "b", "V100"): 0.7, ("b", "a", "V100"): 0.7, ("c", "", "V100"): 0.3}
-    made = turn(bench("1xV100", wanted, "abc", rates=rates, packing=True), 2000.0)
+    made = turn(bench("1xV100", wanted, "abc", rates=rates, colocation=True), 2000.0)
     assert ran(made)[2] / 2000.0 == pytest.approx(0.3, abs=0.02)
     assert ran(made)[:2] / 2000.0 == pytest.approx([0.7, 0.7], abs=0.02)
 
@@ -139,7 +139,7 @@ def test_what_is_owed_is_paid_back_when_shares_change() -> None:
     at_s = 0.0
     for _ in range(6):  # every 10 s a new answer: without debts the same job would win each time
         at_s += 10.0
-        made.state.question.invalidate()
+        made.state.cycle.invalidate()
         made.obey(made.tell(TimerFired(at_s), at_s=at_s), steps=0.0)
     assert policy.asked >= 6
     assert ran(made) == pytest.approx([30.0, 30.0], abs=10.1), f"{first} had the first turn"
@@ -172,18 +172,18 @@ def test_the_fastest_type_is_filled_first_unless_the_shares_are_blind() -> None:
     """With room for all, an aware answer fills V100s; a blind one starts anywhere."""
     rates = Rates(speeds={"K80": 0.25, "V100": 1.0})
     wanted = {("a", "", "V100"): 0.5, ("a", "", "K80"): 0.5}
-    aware = bench("1xV100 + 1xK80", wanted, "a", rates=rates)
-    assert aware.state.machines.observed.holder.tolist() == [0, -1]
+    type_aware = bench("1xV100 + 1xK80", wanted, "a", rates=rates)
+    assert type_aware.state.nodes.observed.holder.tolist() == [0, -1]
     firsts = set()
     for seed in range(12):
-        made = bench("1xV100 + 1xK80", wanted, "a", rates=rates, answer={"blind": True}, seed=seed)
-        firsts.add(tuple(made.state.machines.observed.holder.tolist()))
+        made = bench("1xV100 + 1xK80", wanted, "a", rates=rates, answer={"type_agnostic": True}, seed=seed)
+        firsts.add(tuple(made.state.nodes.observed.holder.tolist()))
     assert firsts == {(0, -1), (-1, 0)}
 
 
 def test_a_blind_order_depends_on_the_seed_alone() -> None:
     wanted = {(name, "", kind): 0.5 for name in "ab" for kind in ("V100", "K80")}
-    two = [turn(bench("1xV100 + 1xK80", wanted, "ab", answer={"blind": True}, seed=5), 500.0) for _ in range(2)]
+    two = [turn(bench("1xV100 + 1xK80", wanted, "ab", answer={"type_agnostic": True}, seed=5), 500.0) for _ in range(2)]
     assert two[0].state.jobs.table.received.tolist() == two[1].state.jobs.table.received.tolist()
 
 

@@ -17,7 +17,7 @@ from rota.traces.trace import Trace
 def test_a_share_of_nothing_takes_none_from_another() -> None:
     """It was written where the last account is."""
     options = make_options([Kind("", Demand(1, (1, 2, 4, 8)))], Cluster.parse("8xV100"), Rates())
-    options = options.with_accounts(np.array([1, 2]))
+    options = options.with_share_columns(np.array([1, 2]))
     answer = Shares(option=np.arange(4), share=np.array([0.0, 0.4, 0.6, 0.0]), position=np.zeros(4, dtype=np.int64))
     assert time_shares(answer, options, np.array([0])).tolist() == [[0.0, 0.4, 0.6]]
 
@@ -25,7 +25,7 @@ def test_a_share_of_nothing_takes_none_from_another() -> None:
 def test_the_size_asked_for_is_usual_also_where_it_fits_only_later() -> None:
     kinds = [Kind("", Demand(8, (2, 4, 8)))]
     few, more = Cluster.parse("4xV100"), Cluster.parse("1x(4xV100) + 1x(4xV100)")
-    options = grown(make_options(kinds, few, Rates()), kinds, more, Rates(), packing=False)
+    options = grown(make_options(kinds, few, Rates()), kinds, more, Rates(), colocation=False)
     assert options.gpus[options.default_size].tolist() == [8]
 
 

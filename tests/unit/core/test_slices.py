@@ -25,7 +25,7 @@ def test_a_move_does_not_begin_a_slice_anew(placer: str) -> None:
     assert found.record.finished_s.tolist() == pytest.approx([1360.0, 3000.0, 860.0])
 
 
-@pytest.mark.parametrize("policy", ["max-min-fairness:aware=false", "isolated", "fifo:aware=false"])
+@pytest.mark.parametrize("policy", ["max-min-fairness:type_aware=false", "isolated", "fifo:type_aware=false"])
 def test_a_job_alone_is_not_moved_from_type_to_type(policy: str) -> None:
     two = Trace.of("two", "test", [Arrival(at_s, JobSpec(steps=9000.0)) for at_s in (0.0, 200.0)])
     found = simulate(two, policy=policy, cluster="2xV100 + 2xP100 + 2xK80")

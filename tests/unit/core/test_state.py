@@ -64,7 +64,7 @@ def test_a_snapshot_holds_every_field_of_every_record_but_memos() -> None:
     for record in RECORDS:
         fields = {field.name for field in dataclasses.fields(getattr(bench.state, record)) if field.init}
         assert set(plain[record]) == {name for name in fields if not name.startswith("_")}
-    assert bench.state.knowledge.options.by_kind.shape[0] == len(bench.state.jobs.kind_of) == 2
+    assert bench.state.beliefs.options.by_kind.shape[0] == len(bench.state.jobs.kind_of) == 2
 
 
 def test_a_snapshot_restores_each_field_with_its_type() -> None:
@@ -89,12 +89,12 @@ def test_a_snapshot_from_before_version_16_has_sets_of_jobs_instead_of_bits() ->
     bench.tell(NodeReported(0, 0, 40.0), NodeReported(2, 0, 40.0), at_s=40.0)
     bench.tell(TimerFired(60.0), at_s=60.0)
     codec, jobs = make_codec(), bench.state.jobs
-    assert jobs.cancelling == {0} and jobs.held == {3} and jobs.out_of_reach(2)
+    assert jobs.cancelling == {0} and jobs.held == {3} and jobs.is_unreachable(2)
     plain = bench.core.snapshot(codec)
     blocks = codec.decode(plain["jobs"]["table"])["blocks"]
-    before = {"held": [3], "doomed": [0], "cancelling": [0], "barred": sorted(jobs.barred)}
+    before = {"held": [3], "doomed": [0], "cancelling": [0], "barred": sorted(jobs.unschedulable_holders)}
     old = {**plain, "version": 15, "jobs": {**plain["jobs"], **{name: codec.encode(each) for name, each in before.items()}}}
     table = {name: each for name, each in codec.decode(plain["jobs"]["table"]).items() if name != "blocks"}
     old["jobs"]["table"] = codec.encode({**table, "schedulable": blocks == 0})
     bench.core.restore(old, codec)
-    assert bench.core.snapshot(codec) == plain and bench.state.jobs.barred == jobs.barred
+    assert bench.core.snapshot(codec) == plain and bench.state.jobs.unschedulable_holders == jobs.unschedulable_holders

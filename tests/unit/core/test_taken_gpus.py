@@ -72,12 +72,12 @@ def test_it_is_said_of_one_node_and_goes_with_it() -> None:
     made = bench(A, B)
     made.tell(GpusTaken(0, (0, 1), (BOB, BOB), 0.0))
     made.tell(GpusTaken(1, (2,), (BOB,), 0.0))
-    assert sorted(made.state.machines.taken) == [0, 1, 2]
+    assert sorted(made.state.nodes.taken) == [0, 1, 2]
     made.tell(GpusTaken(0, (3, 17), (BOB, BOB), 1.0))
-    assert sorted(made.state.machines.taken) == [2], "GPUs of other nodes are not its to speak of"
+    assert sorted(made.state.nodes.taken) == [2], "GPUs of other nodes are not its to speak of"
     made.tell(NodeLeft(1, 2.0))
     made.tell(GpusTaken(1, (2,), (BOB,), 3.0), GpusTaken(9, (2,), (BOB,), 3.0))
-    assert made.state.machines.taken == {}
+    assert made.state.nodes.taken == {}
 
 
 def test_a_snapshot_and_a_copy_know_it() -> None:
@@ -88,6 +88,6 @@ def test_a_snapshot_and_a_copy_know_it() -> None:
     other.core.restore(plain, words)
     twin = made.core.fork()
     made.tell(GpusTaken(0, (), (), 1.0))
-    assert other.state.machines.taken == twin.state.machines.taken == {1: BOB}
+    assert other.state.nodes.taken == twin.state.nodes.taken == {1: BOB}
     event = GpusTaken(0, (1,), (BOB,), 0.0)
     assert words.decode(json.loads(json.dumps(words.encode(event)))) == event

@@ -37,7 +37,7 @@ def on_trial() -> Bench:
     bench.now_s = 20.0
     launches = of_type(bench.obey(bench.tell(measured(bench, 0.0, j0=10.0))), Launch)
     assert [(launch.job, launch.partner) for launch in launches] == [(1, 0)], "the first measurement is news where a job waits"
-    assert bench.state.knowledge.trials[1].before == (10.0, 10.0), "of one with its profile"
+    assert bench.state.beliefs.trials[1].exclusive_rates == (10.0, 10.0), "of one with its profile"
     return bench
 
 
@@ -49,8 +49,8 @@ def test_a_verdict_is_counted_and_remembered_across_a_snapshot(after: float, ver
     assert [command.job for command in suspended] == ([1] if verdict == "undone" else [])
     words = make_codec()
     bench.core.restore(json.loads(json.dumps(bench.core.snapshot(words))), words)
-    known = bench.state.knowledge
-    assert known.verdicts == {verdict: 1} and known.tried == 1 and not known.trials and known.sharing
+    known = bench.state.beliefs
+    assert known.verdicts == {verdict: 1} and known.trials_begun == 1 and not known.trials and known.sharing
     assert isinstance(known.pairs[PAIR], PairStats)
     assert known.pairs[PAIR].gain == pytest.approx(gain) and known.pairs[PAIR].times == 1
     assert known.past_trials[1].verdict == verdict
@@ -58,14 +58,14 @@ def test_a_verdict_is_counted_and_remembered_across_a_snapshot(after: float, ver
     bench.now_s = 60.0
     again = bench.obey(bench.tell(measured(bench, 45.0, j0=after if verdict == "kept" else 10.0)))
     again += bench.obey(bench.submit(gpus=1, profile="net", steps=1e6))
-    assert of_type(again, Launch) == [] and known.tried == 1, "what was seen is not tried again"
+    assert of_type(again, Launch) == [] and known.trials_begun == 1, "what was seen is not tried again"
 
 
 def test_a_trial_whose_job_ends_is_broken_off_and_counted() -> None:
     bench = on_trial()
     bench.obey(bench.tell(Exited(1, 1, bench.now_s, Outcome.FINISHED, 0.0)))
     bench.obey(bench.submit(gpus=1, profile="net", steps=1e6))
-    assert bench.state.knowledge.verdicts == {"broken off": 1} and bench.state.knowledge.pairs == {}
+    assert bench.state.beliefs.verdicts == {"broken off": 1} and bench.state.beliefs.pairs == {}
 
 
 def test_without_the_tactic_measurements_start_nothing() -> None:
@@ -73,20 +73,20 @@ def test_without_the_tactic_measurements_start_nothing() -> None:
     for _ in range(2):
         bench.obey(bench.submit(gpus=1, profile="net", steps=1e6))
     bench.now_s = 20.0
-    assert bench.tell(measured(bench, 0.0, j0=10.0)) == [] and not bench.state.question.replan
+    assert bench.tell(measured(bench, 0.0, j0=10.0)) == [] and not bench.state.cycle.needs_plan
 
 
 def test_a_pair_of_which_one_stands_still_is_undone_once() -> None:
     bench = on_trial()
-    given_up_s = bench.state.knowledge.trials[1].given_up_s
+    given_up_s = bench.state.beliefs.trials[1].given_up_s
     bench.now_s = given_up_s - 1
     assert bench.tell(measured(bench, 25.0, j0=9.0)) == [], "the other one makes no steps to measure"
     bench.obey(bench.submit(gpus=1, profile="net", steps=1e6))
     assert set(bench.state.jobs.attempts) == {0, 1}
     bench.now_s = given_up_s + 1
     suspended = of_type(bench.obey(bench.submit(gpus=1, profile="net", steps=1e6)), Suspend)
-    known = bench.state.knowledge
+    known = bench.state.beliefs
     assert [command.job for command in suspended] == [1] and known.verdicts == {"undone": 1}
-    assert known.pairs[PAIR].gain == pytest.approx(-0.1) and known.past_trials[1].after == (9.0, 0.0)
+    assert known.pairs[PAIR].gain == pytest.approx(-0.1) and known.past_trials[1].colocated_rates == (9.0, 0.0)
     bench.now_s += 100.0
-    assert of_type(bench.obey(bench.tell(measured(bench, bench.now_s - 50, j0=10.0))), Launch) == [] and known.tried == 1
+    assert of_type(bench.obey(bench.tell(measured(bench, bench.now_s - 50, j0=10.0))), Launch) == [] and known.trials_begun == 1

@@ -8,7 +8,7 @@ import pytest
 from rota.beliefs.move_costs import MoveCosts
 from rota.beliefs.rates import Rates
 from rota.core.decision_timing import AtEvents
-from rota.core.selection import LOST, MOST_LOST, SelectionRules
+from rota.core.selection import LOST, MAX_LOST_FRACTION, SelectionRules
 from rota.model.commands import Suspend
 from rota.model.events import TimerFired
 from tests.unit.core.helpers import Bench, of_type
@@ -105,7 +105,7 @@ def test_a_job_that_is_slowed_down_where_it_is_has_no_margin() -> None:
     made, moves = bench("1xV100", half, "ab"), 0
     for _ in range(100):
         table = made.state.jobs.table
-        table.rate[:2] = np.where(table.using[:2] > 0, 0.5, 0.0)  # as after a start on GPUs that are twice as slow
+        table.rate[:2] = np.where(table.gpus_in_use[:2] > 0, 0.5, 0.0)  # as after a start on GPUs that are twice as slow
         moves += turn(made, made.now_s + SLICE)
     assert moves >= 95, "every slice"
     assert ran(made) == pytest.approx([500.0, 500.0], abs=2 * SLICE)
@@ -115,7 +115,7 @@ def test_the_margin_follows_from_the_cost() -> None:
     cost, share = np.array([14.0, 14.0, 14.0, 1.0, 1e6]), np.array([1.0, 0.5, 0.01, 0.5, 1.0])
     margin = SelectionRules().margin_seconds(cost, share, 3600.0)
     assert margin[0] == margin[1] == 14.0 / (2 * LOST)
-    assert margin[2] == 14.0 / (2 * MOST_LOST), "who should run little has short turns, and loses two per cent at most"
+    assert margin[2] == 14.0 / (2 * MAX_LOST_FRACTION), "who should run little has short turns, and loses two per cent at most"
     assert margin[3] == pytest.approx(margin[1] / 14)
     assert margin[4] == 1800.0, "turns are no longer than the horizon"
     assert SelectionRules().saves_moves and not SelectionRules(deficits_break_ties=True).saves_moves

@@ -44,7 +44,7 @@ def run(
 ) -> tuple[Scheduler, Any]:
     core = Scheduler(CLUSTER, placer or Random(), Settings(learn_variability=True, **settings), rates=rates)
     physics = Physics(rates=rates, gpu_speed=np.array(speed or [1.0] * 8))
-    policy = Fifo(packing=True) if settings.get("packing") else Fifo()
+    policy = Fifo(colocation=True) if settings.get("colocation") else Fifo()
     engine = Engine(core, policy, physics, jobs, report_seconds=300.0, journal=journal)
     return core, engine.run()
 
@@ -54,7 +54,7 @@ SLOW = [1.0, 1.0, 1.0, 1.0, 1.0, 0.5, 1.0, 1.0]
 
 def test_a_slow_gpu_is_found_and_avoided() -> None:
     core, record = run(arrivals(60, every_s=280.0), SLOW, Pal(sticky=True))
-    known = core.state.knowledge.variability
+    known = core.state.beliefs.variability
     assert known is not None and [(gpu, round(score, 2)) for gpu, _, score in known.outliers(1.2)] == [(5, 2.0)]
     assert slow_gpus(core.state) == ["GPU 5 on n2 takes 2.00 times as long as others for class A."]
     there = record.gpu_intervals.gpus[record.gpu_intervals.first[:-1]] == 5
@@ -70,17 +70,17 @@ def test_gpus_that_are_alike_stay_so_whatever_runs() -> None:
         for i in range(60)
     ]
     core, _ = run(mixed, rates=rates)
-    assert core.state.knowledge.variability is not None
-    assert core.state.knowledge.variability.feared == pytest.approx(np.ones((1, 8)), rel=1e-6)
+    assert core.state.beliefs.variability is not None
+    assert core.state.beliefs.variability.feared == pytest.approx(np.ones((1, 8)), rel=1e-6)
 
 
 def test_company_is_not_taken_for_a_slow_gpu() -> None:
     rates = Rates({(name, "V100", 1): 1.0 for name in "pq"}, pairs={("p", "q", "V100", 1): (0.8, 0.8)})
     jobs = [Arrival(60.0 * i, JobSpec(steps=1500.0, profile="pq"[i % 2])) for i in range(40)]
-    core, record = run(jobs, rates=rates, placer=Packed(), packing=True)
+    core, record = run(jobs, rates=rates, placer=Packed(), colocation=True)
     assert record.gpu_intervals.shared, "some shared"
-    assert core.state.knowledge.variability is not None
-    assert core.state.knowledge.variability.feared == pytest.approx(np.ones((1, 8)), rel=0.02)
+    assert core.state.beliefs.variability is not None
+    assert core.state.beliefs.variability.feared == pytest.approx(np.ones((1, 8)), rel=0.02)
 
 
 def test_a_gang_that_is_always_the_same_makes_suspects() -> None:
@@ -91,8 +91,8 @@ def test_a_gang_that_is_always_the_same_makes_suspects() -> None:
     speed[5] = 0.5
     jobs = arrivals(60, every_s=400.0, gpus=(4,), steps=1500.0)
     Engine(core, Fifo(), Physics(gpu_speed=speed), jobs, report_seconds=300.0).run()
-    known = core.state.knowledge.variability
-    assert known is not None and (known.scores == 1.0).all() and core.state.machines.cordoned == (), "nobody is proven to be slow"
+    known = core.state.beliefs.variability
+    assert known is not None and (known.scores == 1.0).all() and core.state.nodes.cordoned == (), "nobody is proven to be slow"
     assert known.feared[0, 4:8] == pytest.approx(2.0) and (np.delete(known.feared[0], [4, 5, 6, 7]) == 1.0).all()
     assert slow_gpus(core.state) == ["One of GPUs 4 to 7 on n2 takes 2.00 times as long as others for class A."]
 
@@ -109,13 +109,13 @@ def test_the_journal_tells_it_again_and_a_snapshot_keeps_it() -> None:
             plain = json.loads(json.dumps(twin.snapshot(words)))
             twin = Scheduler(CLUSTER, Pal(sticky=True), core.settings, rates=SAME_SPEED)
             twin.restore(plain, words)
-    assert core.state.knowledge.learning is not None and twin.state.knowledge.learning is not None
+    assert core.state.beliefs.learning is not None and twin.state.beliefs.learning is not None
     assert (
-        twin.state.knowledge.learning.scores == core.state.knowledge.learning.scores
-    ).all() and core.state.knowledge.learning.scores.max() > 1.5
+        twin.state.beliefs.learning.scores == core.state.beliefs.learning.scores
+    ).all() and core.state.beliefs.learning.scores.max() > 1.5
     assert (
-        twin.state.knowledge.paces == core.state.knowledge.paces
-        and twin.state.machines.cordoned == core.state.machines.cordoned == (5,)
+        twin.state.beliefs.comparable_rates == core.state.beliefs.comparable_rates
+        and twin.state.nodes.cordoned == core.state.nodes.cordoned == (5,)
     )
 
 
@@ -126,14 +126,14 @@ def test_a_cordoned_gpu_is_left_and_not_used_again() -> None:
     told = Variability(("A",), np.array([[1 / speed for speed in SLOW]]), np.zeros((1, 8)))
     known = Scheduler(CLUSTER, Packed(), Settings(cordon_slower_than=1.5), variability=told)
     record = Engine(known, Fifo(), Physics(gpu_speed=np.array(SLOW)), jobs).run()
-    assert known.state.machines.cordoned == (5,) and 5 not in record.gpu_intervals.gpus.tolist()
+    assert known.state.nodes.cordoned == (5,) and 5 not in record.gpu_intervals.gpus.tolist()
     assert "out of service" in slow_gpus(known.state)[0]
     assert free.ended == record.ended == 12
 
 
 def test_who_runs_there_when_the_rule_strikes_moves() -> None:
     core, record = run(arrivals(60, every_s=400.0, steps=2600.0), SLOW, Pal(sticky=True), cordon_slower_than=1.5)
-    assert core.state.machines.cordoned == (5,)
+    assert core.state.nodes.cordoned == (5,)
     held = record.gpu_intervals
     there = [(s, e) for s, e, g in zip(held.start_s, held.end_s, held.gpus[held.first[:-1]], strict=True) if g == 5]
     assert there and max(end for _, end in there) < 15_000, "early on, and then never again"
@@ -145,7 +145,7 @@ def test_nothing_is_cordoned_that_a_job_needs() -> None:
     core = Scheduler(CLUSTER, Packed(), Settings(cordon_slower_than=1.5), variability=told)
     assert core.state.out_of_service() == [5]
     record = Engine(core, Fifo(), Physics(gpu_speed=np.array(SLOW)), arrivals(10, gpus=(1, 8))).run()
-    assert record.ended == 10 and core.state.machines.cordoned == (5,) and core.state.out_of_service() == []
+    assert record.ended == 10 and core.state.nodes.cordoned == (5,) and core.state.out_of_service() == []
 
 
 def test_a_gpu_comes_back_when_a_node_is_lost_and_a_job_needs_it() -> None:
@@ -160,7 +160,7 @@ def test_a_gpu_comes_back_when_a_node_is_lost_and_a_job_needs_it() -> None:
 
 def test_what_was_seen_of_a_job_that_nobody_profiled_goes_with_it() -> None:
     core, _ = run(arrivals(10, every_s=400.0, profile=""))
-    assert core.state.knowledge.paces == {}
+    assert core.state.beliefs.comparable_rates == {}
 
 
 def test_a_rule_must_leave_the_median_in_service() -> None:
@@ -175,9 +175,9 @@ def test_a_simulation_says_what_was_learned(tmp_path: Any) -> None:
     trace = tmp_path / "trace.csv"
     trace.write_text("submit_time,gpus,steps,profile\n" + "\n".join(f"{200 * i},1,150000,bert" for i in range(60)))
     options: dict[str, Any] = {"cluster": "2x(4xV100)", "placer": "pal", "variability": scores, "preset": "ideal"}
-    done = simulate(trace, variability_learned=True, **options)
+    done = simulate(trace, learn_variability=True, **options)
     assert done.believed is not None and done.believed.outliers(1.5)[0][0] == 5
     assert any("GPU 5 on n2" in note for note in done.params["notes"])
     told = simulate(trace, **options)
-    blind = simulate(trace, **{**options, "placer": "packed"})
-    assert told.summary.mean_jct_seconds <= done.summary.mean_jct_seconds <= blind.summary.mean_jct_seconds
+    type_agnostic = simulate(trace, **{**options, "placer": "packed"})
+    assert told.summary.mean_jct_seconds <= done.summary.mean_jct_seconds <= type_agnostic.summary.mean_jct_seconds

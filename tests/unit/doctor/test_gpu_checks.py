@@ -113,7 +113,7 @@ def test_pipes_of_an_mps_that_is_gone(monkeypatch: pytest.MonkeyPatch, tmp_path:
 
 def test_gpus_that_the_scheduler_counts_on_and_nvml_does_not_see(monkeypatch: pytest.MonkeyPatch) -> None:
     (node,) = Standin().nodes()
-    node = replace(node, gpus=[replace(gpu, name=f"GPU-{gpu.place}") for gpu in node.gpus])
+    node = replace(node, gpus=[replace(gpu, name=f"GPU-{gpu.index}") for gpu in node.gpus])
     there = [Gpu(i, "V100", "Tesla V100", 16.0, f"GPU-{i}") for i in range(4)]
 
     def seen(gpus: list[Gpu], known: NodeRow = node) -> Diagnosis:
@@ -129,7 +129,7 @@ def test_gpus_that_the_scheduler_counts_on_and_nvml_does_not_see(monkeypatch: py
 
 
 def test_programs_and_schedulers_of_others_on_a_gpu(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
-    monkeypatch.setattr(other_programs, "tells_own_numbers", lambda: True)
+    monkeypatch.setattr(other_programs, "reports_own_numbers", lambda: True)
     uuid = f"GPU-test-{secrets.token_hex(8)}"
     own = [SimpleNamespace(pid=os.getpid(), usedGpuMemory=None)]
     machine(

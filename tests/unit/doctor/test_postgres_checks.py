@@ -9,7 +9,7 @@ from rota.compose.live_scheduler import JOURNAL_CODEC
 from rota.doctor.home_checks import check_jobs, check_journal
 from rota.live.election import Election
 from rota.live.journal import KeptJob
-from rota.live.journal_place import find_journal, keep_place, open_journal
+from rota.live.journal_place import find_journal, open_journal, save_journal_location
 from rota.wire.spec import Spec
 from rota.wire.submission import Submission, encode_submission
 from tests.postgres import postgres_server
@@ -23,7 +23,7 @@ def told(home: Path) -> list[tuple[str, str]]:
 def test_a_journal_in_postgresql(tmp_path: Path) -> None:
     with postgres_server() as server:
         place = find_journal(tmp_path, server.url)
-        keep_place(tmp_path, place)
+        save_journal_location(tmp_path, place)
         assert told(tmp_path) == [("journal", "ok")]
         election = Election(place)  # type: ignore[arg-type]
         with contextlib.closing(election):

@@ -13,7 +13,7 @@ from rota.compose.fingerprint import Fingerprints
 from rota.compose.study import Study
 from rota.experiments import simulate_cell
 from rota.experiments.cell import Cell, make_cell
-from rota.experiments.copies import LOCK, Copies, remove_left
+from rota.experiments.copies import LOCK, InputCopies, remove_left
 from rota.experiments.node_runner import NodeRunner, encode_cell
 from rota.experiments.versions import versions
 from rota.report.comparison import WALL_CLOCK
@@ -142,7 +142,7 @@ def test_other_versions_calculate_nothing(folder: Path, there: NodeRunner) -> No
 
 def test_nothing_is_written_outside_the_root(tmp_path: Path) -> None:
     (tmp_path / "x").mkdir()
-    copies = Copies("/home/me", tmp_path / "x")
+    copies = InputCopies("/home/me", tmp_path / "x")
     digest = hashlib.sha256(b"mine").hexdigest()
     copies.put({"../../../../../../../../escaped.csv": digest, "/etc/y": digest}, lambda _: b"mine")
     assert (copies.root / "escaped.csv").read_bytes() == (copies.root / "etc" / "y").read_bytes() == b"mine"
@@ -152,8 +152,8 @@ def test_nothing_is_written_outside_the_root(tmp_path: Path) -> None:
 
 
 def test_folders_of_processes_that_are_gone_are_removed(tmp_path: Path) -> None:
-    kept = Copies("/home/me", tmp_path)
-    left = Copies("/home/me", tmp_path)
+    kept = InputCopies("/home/me", tmp_path)
+    left = InputCopies("/home/me", tmp_path)
     os.close(left.lock)  # as the end of its process does
     (tmp_path / "rota-cells-young").mkdir()  # not locked yet
     (tmp_path / "rota-cells-link").symlink_to(kept.root)

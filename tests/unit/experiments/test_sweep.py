@@ -15,7 +15,7 @@ import rota
 from rota.errors import InputError, OptionError
 from rota.experiments.grid import Grid
 from rota.experiments.runner import run as sweep
-from rota.experiments.store import CellStore, write_whole
+from rota.experiments.store import CellStore, write_atomic
 
 JOBS = "synthetic:jobs=40,gpus=8,largest=4,longest_seconds=20000"
 CLUSTER = "4xV100 + 4xK80"
@@ -142,8 +142,8 @@ def test_one_sweep_at_a_time_in_a_folder(tmp_path: Path) -> None:
 
 def test_a_write_is_whole_or_not_there(tmp_path: Path) -> None:
     path = tmp_path / "x.json"
-    write_whole(path, "one")
-    write_whole(path, "two")
+    write_atomic(path, "one")
+    write_atomic(path, "two")
     assert path.read_text() == "two" and [each.name for each in tmp_path.iterdir()] == ["x.json"]
 
 

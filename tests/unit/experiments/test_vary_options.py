@@ -29,7 +29,7 @@ def test_values_as_they_are_typed() -> None:
         "preset": ("ideal", "gavel"),
         "jobs": ("0:5", "5:9"),
     }
-    assert read_varied(["wait_for_place=true/false"]) == {"wait_for_place": ("true", "false")}
+    assert read_varied(["wait_for_locality=true/false"]) == {"wait_for_locality": ("true", "false")}
     assert read_varied(["trace.load=0.5/0.70/1"]) == {"trace.load": (0.5, 0.7, 1)}
 
 
@@ -37,7 +37,7 @@ def test_values_as_they_are_typed() -> None:
     "text,words",
     [
         ("first=1.5/2", "not a whole number"),
-        ("wait_for_place=maybe", "not true or false"),
+        ("wait_for_locality=maybe", "not true or false"),
         ("rates=1/2", "set from Python"),
         ("preset=ideal//gavel", "a value is missing"),
         ("cluster=4xV100|8xV100", "is an axis and has its own flag"),
@@ -107,15 +107,17 @@ def test_an_option_that_nobody_has_is_a_mistake(tmp_path: Path) -> None:
 
 
 def test_any_field() -> None:
-    made = grid(vary={"jobs": ("0:5", (5, 9)), "decide": ("events", "both"), "round_seconds": (60,), "wait_for_place": ("true",)})
+    made = grid(
+        vary={"jobs": ("0:5", (5, 9)), "decide": ("events", "both"), "round_seconds": (60,), "wait_for_locality": ("true",)}
+    )
     first, *_ = cells = made.cells()
-    assert [(cell.study.jobs, cell.study.decide) for cell in cells] == [
+    assert [(cell.study.window, cell.study.decide) for cell in cells] == [
         ((0, 5), "events"),
         ((0, 5), "both"),
         ((5, 9), "events"),
         ((5, 9), "both"),
     ]
-    assert first.study.wait_for_place is True and first.axes["jobs"] == "0:5"
+    assert first.study.wait_for_locality is True and first.axes["jobs"] == "0:5"
 
 
 def test_an_object_cannot_be_swept(tmp_path: Path) -> None:

@@ -11,7 +11,7 @@ import pytest
 
 from rota.errors import OptionError, TraceError
 from rota.files.csv_table import read_table
-from rota.files.text import MOST_UNPACKED_MB, UNPACKED_VARIABLE, as_csv, as_written, defused, read_text
+from rota.files.text import MAX_UNPACKED_MB, UNPACKED_VARIABLE, as_csv, as_written, defused, read_text
 
 
 def bomb(path: Path, megabytes: int) -> Path:
@@ -48,7 +48,7 @@ def test_a_small_file_that_unpacks_to_gigabytes_takes_little_memory(tmp_path: Pa
     """Pieces of a file may be packed one after the other: 4 GB in 4 MB, made at once."""
     piece = gzip.compress(b"0,1\n" * (1 << 24))
     (tmp_path / "jobs.csv.gz").write_bytes(gzip.compress(b"submit_time,gpus\n") + piece * 64)
-    limit = (3 * MOST_UNPACKED_MB) << 20
+    limit = (3 * MAX_UNPACKED_MB) << 20
     script = f"""
 import resource
 resource.setrlimit(resource.RLIMIT_DATA, ({limit}, {limit}))
@@ -60,7 +60,7 @@ except TraceError as problem:
     print(problem.message)
 """
     ended = subprocess.run([sys.executable, "-c", script], capture_output=True, text=True, timeout=120, check=False)
-    assert f"unpacks to more than {MOST_UNPACKED_MB} MB" in ended.stdout, ended.stderr[-2000:]
+    assert f"unpacks to more than {MAX_UNPACKED_MB} MB" in ended.stdout, ended.stderr[-2000:]
 
 
 FORMULAS = ["=1+1", "+cmd|' /C calc'!A0", "-2+3", "@SUM(A1)", "\t=1", "-", "'=quoted before", "''=twice"]

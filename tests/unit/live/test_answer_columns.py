@@ -58,7 +58,9 @@ def rankings(draw: st.DrawFn) -> tuple[Allocation, Ints]:
     memory = draw(
         st.sampled_from([None, "", "not JSON", '"array"', '{"array": 1}', remembered(ids=ids, place=order, base=base, none=None)])
     )
-    return Ranking(order=order, run_seconds=draw(column), until_s=draw(floats), memory=memory, blind=draw(st.booleans())), ids
+    return Ranking(
+        order=order, run_seconds=draw(column), until_s=draw(floats), memory=memory, type_agnostic=draw(st.booleans())
+    ), ids
 
 
 @settings(deadline=None)

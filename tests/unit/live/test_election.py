@@ -55,7 +55,7 @@ def test_a_leader_whose_session_was_ended_leads_on_if_no_other_came(server: Post
 
 def test_a_leader_that_stands_still_is_given_up(server: PostgresServer, monkeypatch: pytest.MonkeyPatch) -> None:
     """It does not tell the server that it is there, as a process that was stopped."""
-    usual = election_module.SILENT_SECONDS
+    usual = election_module.LEADER_TIMEOUT_SECONDS
     place, lost = server.place(), threading.Event()
     first, second = Election(place), Election(place)
     with contextlib.closing(first), contextlib.closing(second):

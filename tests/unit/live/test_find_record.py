@@ -3,7 +3,7 @@
 import pytest
 
 from rota.errors import UnknownNameError
-from rota.live.find_record import MOST_LISTED, find_record
+from rota.live.find_record import MAX_LISTED, find_record
 from rota.live.history import JobRecord
 from rota.wire.spec import Spec
 from rota.wire.submission import Submission
@@ -17,8 +17,8 @@ def records(*names: str) -> dict[int, JobRecord]:
 def test_an_unknown_name_is_answered_with_the_newest_names_and_how_many_there_are() -> None:
     with pytest.raises(UnknownNameError) as raised:
         find_record(records(*(f"train-{i:02}" for i in range(43))), "zzz")
-    newest = ", ".join(f"train-{i:02}" for i in range(42, 42 - MOST_LISTED, -1))
-    assert raised.value.message == f"No job 'zzz'. The newest {MOST_LISTED} of 43: {newest}."
+    newest = ", ".join(f"train-{i:02}" for i in range(42, 42 - MAX_LISTED, -1))
+    assert raised.value.message == f"No job 'zzz'. The newest {MAX_LISTED} of 43: {newest}."
 
 
 def test_a_name_is_listed_once_and_all_names_where_they_are_few() -> None:

@@ -76,8 +76,8 @@ def started(chosen: HomeSetup, profiles: Sequence[str] = ("net", "old", "")) -> 
     submitted = [Submitted(i + 1, JobSpec(gpus=1, steps=1e6, profile=name), 0.0) for i, name in enumerate(profiles)]
     scheduler.step(0.0, submitted)
     order = np.arange(len(profiles))
-    answer = Ranking(order=order, option=scheduler.state.knowledge.options.best[scheduler.state.jobs.table.kind[order]])
-    scheduler.step(0.0, [Allocated(scheduler.state.question.decision, answer, 0.0)])
+    answer = Ranking(order=order, option=scheduler.state.beliefs.options.best[scheduler.state.jobs.table.kind[order]])
+    scheduler.step(0.0, [Allocated(scheduler.state.cycle.decision, answer, 0.0)])
     for job, life in list(scheduler.state.jobs.attempts.items()):
         scheduler.step(1.0, [Started(job, life.number, scheduler.state.jobs.in_flight[job].command.sequence, 1.0)])
     return scheduler
@@ -86,7 +86,7 @@ def started(chosen: HomeSetup, profiles: Sequence[str] = ("net", "old", "")) -> 
 def beliefs(scheduler: Scheduler) -> dict[str, Any]:
     """All that follows from what was told, in an order of its own."""
     state = scheduler.state
-    known, table = state.knowledge, state.jobs.table
+    known, table = state.beliefs, state.jobs.table
     size = table.size
     return {
         "options": {(row.kind, row.pool, row.milligpus): row.rate for row in known.options.rows() if row.rate > 1e-6},
@@ -96,7 +96,7 @@ def beliefs(scheduler: Scheduler) -> dict[str, Any]:
         "scores": None if known.variability is None else known.variability.scores.tolist(),
         "learning": None if known.learning is None else known.learning.scores.tolist(),
         "columns": [column[:size].tolist() for column in (table.best_rate, table.nominal_rate, table.move_seconds)],
-        "cordoned": state.machines.cordoned,
+        "cordoned": state.nodes.cordoned,
     }
 
 
@@ -158,8 +158,8 @@ def test_measured_rates_stay() -> None:
     life = scheduler.state.jobs.attempts[1].number
     for at_s in (1.0, 101.0, 201.0):
         scheduler.step(at_s, [Progressed(np.array([1]), np.array([life]), np.array([10 * (at_s - 1)]), np.array([0.0]), at_s)])
-    assert scheduler.state.knowledge.rates.table["net", "V100", 1] == pytest.approx(10.0)
-    known = configured(scheduler, now).state.knowledge
+    assert scheduler.state.beliefs.rates.table["net", "V100", 1] == pytest.approx(10.0)
+    known = configured(scheduler, now).state.beliefs
     assert known.rates.table["net", "V100", 1] == pytest.approx(10.0), "measured"
     assert known.rates.table["net", "K80", 1] == 40.0, "told"
 
@@ -175,18 +175,18 @@ def test_a_start_that_took_longer_stays_the_price_of_moving() -> None:
 def test_measured_scores_stay_and_are_weighed_against_what_is_told() -> None:
     before, now = setup(told(slow=scores(1.1, 1.2, 1.3))), setup(told(slow=scores(1.5, 1.6, 1.7)))
     scheduler = make_scheduler(before)
-    known = scheduler.state.knowledge
+    known = scheduler.state.beliefs
     assert known.learning is not None
     learned = known.learning
     for at_s in range(4):
         learned = learned.learned("A", [1], 2.0, float(at_s))
     known.learning = known.variability = learned
-    again = configured(scheduler, now).state.knowledge.learning
+    again = configured(scheduler, now).state.beliefs.learning
     assert again is not None and again.scores.tolist() == [[1.5, float(learned.scores[0, 1]), 1.7]]
     assert [value for _, value, _ in again.recent[0, 1]] == [1.6, 2.0, 2.0, 2.0, 2.0]
     assert again.learned("A", [1], 2.0, 5.0).scores[0, 1] == 2.0
     other = setup(told(slow=scores(1.0, 1.0, 1.4, name="B")))
-    last = configured(scheduler, other).state.knowledge.learning
+    last = configured(scheduler, other).state.beliefs.learning
     assert last is not None and last.scores.tolist() == [[1.0, 1.0, 1.4]], "a class that is gone takes its measurements with it"
 
 
@@ -197,10 +197,10 @@ def test_gpus_keep_their_names_and_numbers_are_never_used_again() -> None:
 
 def test_who_is_told_of_packing_later_may_share_gpus_and_goes_on_so() -> None:
     """Also when the tactic is given up: jobs may share GPUs at that moment."""
-    without, packing = setup({}), setup({}, tactics=make_tactics("pack:settle_seconds=5"))
+    without, colocation = setup({}), setup({}, tactics=make_tactics("pack:settle_seconds=5"))
     scheduler = started(without)
     assert not scheduler.state.sharing
-    later = configured(scheduler, packing)
+    later = configured(scheduler, colocation)
     assert later.state.sharing and later.settings.tactics.colocating == Pack(settle_seconds=5.0) and not scheduler.state.sharing
     later.restore(json.loads(json.dumps(later.snapshot(JOURNAL_CODEC))), JOURNAL_CODEC)
     assert later.state.sharing
@@ -209,15 +209,15 @@ def test_who_is_told_of_packing_later_may_share_gpus_and_goes_on_so() -> None:
 
 def test_a_policy_that_packs_finds_pairs_for_jobs_that_were_there_before_it() -> None:
     rates = Rates(table=FAST_V100.table, pairs={("net", "old", "V100", 1): (30.0, 2.0)})
-    before, packing = (setup(told(rates), packing=yes) for yes in (False, True))
+    before, colocation = (setup(told(rates), colocation=yes) for yes in (False, True))
     scheduler = started(before)
     option = scheduler.state.jobs.table.option[:3].tolist()
-    later = configured(scheduler, packing)
-    assert later.state.knowledge.options.has_colocated and not scheduler.state.knowledge.options.has_colocated
+    later = configured(scheduler, colocation)
+    assert later.state.beliefs.options.has_colocated and not scheduler.state.beliefs.options.has_colocated
     assert later.state.jobs.table.option[:3].tolist() == option, "numbers of options in use stay true"
     validate(later.state)
     again = configured(later, before)
-    assert again.state.knowledge.options.has_colocated, "jobs may share GPUs at that moment"
+    assert again.state.beliefs.options.has_colocated, "jobs may share GPUs at that moment"
 
 
 def test_a_folder_of_step_times_is_told_as_the_model_that_fits_it() -> None:
@@ -236,8 +236,8 @@ def test_other_step_times_replace_those_that_were_told_before() -> None:
     before, now = (setup(told(Rates(model=model))) for model in (STEP_TIMES, Catalogue()))
     core = make_scheduler(before)
     core.step(0.0, [Submitted(0, JobSpec(profile="net/global16", gpus=2, gpu_counts=(1,), steps=10.0), 0.0)])
-    assert core.state.knowledge.rates.model == STEP_TIMES
+    assert core.state.beliefs.rates.model == STEP_TIMES
     later = configured(core, now)
     validate(later.state)
-    assert later.state.knowledge.rates.model == Catalogue()
-    assert configured(later, before).state.knowledge.rates.model == STEP_TIMES
+    assert later.state.beliefs.rates.model == Catalogue()
+    assert configured(later, before).state.beliefs.rates.model == STEP_TIMES

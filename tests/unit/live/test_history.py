@@ -24,7 +24,7 @@ def left(exit_code: int | None, done: float, saved: float, stepped_s: float | No
         exit_code=exit_code,
         started_s=0.0,
         ended_s=9.0,
-        asked="suspend",
+        stop_reason="suspend",
         problem=None,
         stepped_s=stepped_s,
     )
@@ -57,13 +57,15 @@ def test_how_it_left(part: AttemptStatus, said: str) -> None:
 def test_how_it_is_parked_is_what_its_node_found(way: str, before: str, saves: bool, said: str) -> None:
     spec = Spec.model_validate({"run": ["x"], "checkpoint": {"saves": saves}})
     record = JobRecord(1, Submission(spec, "me", "/", {}), 0.0, parking=before)
-    part = left(None, 0, 0)._replace(park_way=way, park_why="so it is")
+    part = left(None, 0, 0)._replace(park_method=way, park_reason="so it is")
     assert _parking(record, part) == said
 
 
 def running(done: float, stepped_s: float, paced: tuple[float, float] | None, **changes: Any) -> AttemptStatus:
     """At step `done`, started at 0, its first step at 60 s; `paced`: since when its pace is measured, and from which step."""
-    status = left(None, done, 0.0, stepped_s)._replace(state="running", ended_s=None, asked=None, outcome=None, began_s=60.0)
+    status = left(None, done, 0.0, stepped_s)._replace(
+        state="running", ended_s=None, stop_reason=None, outcome=None, began_s=60.0
+    )
     return status._replace(pace=Pace(60.0, *paced) if paced is not None else Pace(), **changes)
 
 

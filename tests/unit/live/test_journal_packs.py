@@ -53,8 +53,8 @@ class Queue:
         """Until nothing more follows from these."""
         while events:
             self.now_s += 1.0
-            question = self.scheduler.state.question
-            asked = None if question.asked is None or self.whole else AskedAbout(question.decision, question.asked)
+            question = self.scheduler.state.cycle
+            asked = None if question.call_jobs is None or self.whole else AskedAbout(question.decision, question.call_jobs)
             self.scheduler.fold(self.now_s, events)
             decided = self.scheduler.decide()
             kept = {e.job: KeptJob({"name": e.spec.name}, {}, False) for e in events if isinstance(e, Submitted)}
@@ -240,7 +240,7 @@ def test_a_process_killed_while_it_packs_loses_nothing(tmp_path: Path, small_pac
     with closing(Journal(source, JOURNAL_CODEC)) as journal:
         Queue(journal, "tiresias").submit(80)
         before = texts(journal)
-    packing = (
+    colocation = (
         "import sys; from rota.live import journal_packs as p; p.PACK_ENTRIES, p.NEW_ENTRIES = 20, 10\n"
         "from rota.live.journal import Journal; from rota.core.snapshot import make_codec\n"
         "journal = Journal(sys.argv[1], make_codec()); print('ready', flush=True)\n"
@@ -249,7 +249,7 @@ def test_a_process_killed_while_it_packs_loses_nothing(tmp_path: Path, small_pac
     for done in range(6):
         path = tmp_path / f"{done}.sqlite"
         shutil.copy(source, path)
-        command = [sys.executable, "-c", packing, str(path)]
+        command = [sys.executable, "-c", colocation, str(path)]
         with subprocess.Popen(command, stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True) as child:
             assert child.stdin is not None and child.stdout is not None
             assert child.stdout.readline() == "ready\n"

@@ -12,10 +12,10 @@ from rota.live.journal_place import (
     PLACE_FILE,
     JournalLocation,
     PostgresLocation,
-    SqlitePlace,
+    SqliteLocation,
     find_journal,
     has_journal,
-    keep_place,
+    save_journal_location,
     without_password,
 )
 
@@ -30,15 +30,15 @@ def no_variable(monkeypatch: pytest.MonkeyPatch) -> None:
 
 def test_a_file_in_the_home_unless_something_else_is_said(tmp_path: Path) -> None:
     home = tmp_path / "home"
-    assert find_journal(home) == SqlitePlace(home / "journal.sqlite") and not has_journal(find_journal(home))
+    assert find_journal(home) == SqliteLocation(home / "journal.sqlite") and not has_journal(find_journal(home))
     assert not home.exists(), "looking touches nothing"
 
 
 def test_the_home_keeps_it(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     place = find_journal(tmp_path, URL)
     assert isinstance(place, PostgresLocation) and place.url == URL and find_journal(tmp_path, URL) == place
-    assert isinstance(find_journal(tmp_path), SqlitePlace), "nothing is kept before a scheduler leads"
-    keep_place(tmp_path, place)
+    assert isinstance(find_journal(tmp_path), SqliteLocation), "nothing is kept before a scheduler leads"
+    save_journal_location(tmp_path, place)
     assert find_journal(tmp_path) == find_journal(tmp_path, URL) == place
     monkeypatch.setenv("ROTA_JOURNAL", "postgresql://elsewhere/x")
     assert find_journal(tmp_path) == place, "the variable is for new homes"
@@ -52,7 +52,7 @@ def test_a_home_with_a_file_stays_with_it(tmp_path: Path, monkeypatch: pytest.Mo
     with pytest.raises(OptionError, match=r"is .*journal\.sqlite"):
         find_journal(tmp_path, URL)
     monkeypatch.setenv("ROTA_JOURNAL", URL)
-    assert find_journal(tmp_path) == SqlitePlace(tmp_path / "journal.sqlite")
+    assert find_journal(tmp_path) == SqliteLocation(tmp_path / "journal.sqlite")
 
 
 def test_a_password_is_kept_nowhere(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -64,7 +64,7 @@ def test_a_password_is_kept_nowhere(tmp_path: Path, monkeypatch: pytest.MonkeyPa
     monkeypatch.setenv("ROTA_JOURNAL", SECRET)
     place = find_journal(tmp_path)
     assert isinstance(place, PostgresLocation) and place.url == URL and place.password() == "s/e@cret"
-    keep_place(tmp_path, place)
+    save_journal_location(tmp_path, place)
     assert "cret" not in (tmp_path / PLACE_FILE).read_text() and "cret" not in str(place) + repr(place)
     assert (tmp_path / PLACE_FILE).stat().st_mode & 0o077 == 0
     monkeypatch.setenv("ROTA_JOURNAL", SECRET.replace("db.example", "other.example"))

@@ -70,7 +70,7 @@ def test_the_memory_of_another_policy_is_never_shown() -> None:
     ask(made, "ones", answer("of ones"))
     assert ask(made, "ones:population=8", answer(None)) is None
     assert ask(made, "ones:population=8", answer(None)) is None
-    assert made.state.question.answer.allocation.memory is None
+    assert made.state.cycle.answer.allocation.memory is None
 
 
 def test_a_small_memory_that_is_gone_stays_gone() -> None:

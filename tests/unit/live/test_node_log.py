@@ -31,7 +31,7 @@ def desk() -> Desk:
 
 
 def test_a_node_is_lost_comes_back_is_drained_and_leaves(desk: Desk) -> None:
-    first, second = (node.name for node in desk.scheduler.state.machines.cluster.nodes)
+    first, second = (node.name for node in desk.scheduler.state.nodes.cluster.nodes)
     assert desk.at(20.0, NodeReported(0, 1, 20.0, ())) == []
     assert desk.at(41.0) == [f"{second} is unreachable: no answer for 40 s"]
     assert desk.at(42.0) == []

@@ -56,14 +56,14 @@ def test_a_setup_is_one_entry_and_recovery_folds_it_where_it_stands(journal: Jou
     assert all(difference is None for _, _, difference in replay(journal, JOURNAL_CODEC, make_scheduler))
     found = recover(journal, JOURNAL_CODEC, make_scheduler)
     assert found.setup == second and found.settings.policy == "las"
-    assert found.state.knowledge.variability is not None
-    assert found.state.knowledge.variability.scores.tolist() == [[1.1, 1.2, 1.3]]
+    assert found.state.beliefs.variability is not None
+    assert found.state.beliefs.variability.scores.tolist() == [[1.1, 1.2, 1.3]]
     assert found.snapshot(JOURNAL_CODEC) == scheduler.snapshot(JOURNAL_CODEC)
 
 
 def test_a_setup_of_an_earlier_version_is_folded_before_the_events_of_its_entry(journal: Journal) -> None:
     """It was written beside the entry, and no event of the entry said so."""
-    first, second = setup(), setup("las", wait_for_place=GivenFlag(True))
+    first, second = setup(), setup("las", wait_for_locality=GivenFlag(True))
     journal.configure(plain_setup(first))
     scheduler = make_scheduler(first)
     write(journal, scheduler, 0.0, Submitted(1, JobSpec(steps=10.0), 0.0))
@@ -87,13 +87,13 @@ def test_a_snapshot_without_the_layer_of_measured_rates_gets_it_back() -> None:
     scheduler = make_scheduler(before)
     found = before.given.rates.measurement("net", "V100", 1, 10.0)
     assert found is not None
-    scheduler.state.knowledge.add_measured(found)
+    scheduler.state.beliefs.add_measured(found)
     plain = scheduler.snapshot(JOURNAL_CODEC)
     del plain["knowledge"]["measured"]
     again = make_scheduler(before)
     again.restore(plain, JOURNAL_CODEC)
     again.fold(1.0, [Configured(now, 1.0)])
-    assert again.state.knowledge.rates.table == {**FAST_K80.table, ("net", "V100", 1): 10.0}
+    assert again.state.beliefs.rates.table == {**FAST_K80.table, ("net", "V100", 1): 10.0}
 
 
 def test_measured_rates_survive_other_flags_and_a_snapshot(journal: Journal) -> None:
@@ -101,20 +101,20 @@ def test_measured_rates_survive_other_flags_and_a_snapshot(journal: Journal) -> 
     scheduler = make_scheduler(before)
     found = before.given.rates.measurement("net", "V100", 1, 2.0)
     assert found is not None
-    scheduler.state.knowledge.add_measured(found)
+    scheduler.state.beliefs.add_measured(found)
     scheduler.fold(1.0, [Configured(now, 1.0)])
     again = make_scheduler(now)
     again.restore(scheduler.snapshot(JOURNAL_CODEC), JOURNAL_CODEC)
     again.fold(2.0, [Configured(before, 2.0)])
     # FAST_K80 gives the very rate that was measured; it is still known that it was measured.
-    assert again.state.knowledge.rates.table == {**FAST_V100.table, ("net", "V100", 1): 2.0}
+    assert again.state.beliefs.rates.table == {**FAST_V100.table, ("net", "V100", 1): 2.0}
 
 
 def test_a_policy_alone_needs_no_new_plan_and_other_settings_do() -> None:
     first = setup()
-    for now, asks in ((setup("las"), False), (replace(first, settings=replace(first.settings, wait_for_place=True)), True)):
+    for now, asks in ((setup("las"), False), (replace(first, settings=replace(first.settings, wait_for_locality=True)), True)):
         scheduler = make_scheduler(first)
         scheduler.step(0.0, [Submitted(1, JobSpec(steps=10.0), 0.0)])
-        assert not scheduler.state.question.dirty
+        assert not scheduler.state.cycle.needs_policy
         scheduler.fold(1.0, [Configured(now, 1.0)])
-        assert scheduler.state.question.dirty is asks and scheduler.settings == now.settings
+        assert scheduler.state.cycle.needs_policy is asks and scheduler.settings == now.settings

@@ -8,7 +8,7 @@ from hypothesis import strategies as st
 
 from rota.agent.attempt_files import AttemptStatus
 from rota.agent.gpu_use import GpuUse
-from rota.live.step_rates import FIRST_SECONDS, LATER_SECONDS, LEAST_STEPS, StepRates
+from rota.live.step_rates import FIRST_SECONDS, LATER_SECONDS, MIN_STEPS, StepRates
 from rota.model.events import Measured
 from tests.unit.live.test_starts import RUNS
 
@@ -44,7 +44,7 @@ def test_from_step_to_step_and_not_from_look_to_look() -> None:
     assert look(rates, at(HERE, 4, 100.0 + FIRST_SECONDS)) is None, "too few steps"
     found = look(rates, at(HERE, 9, 104.0))
     assert found is not None and rates_of(found) == {1: (100.0, 2.0)}
-    assert all(math.isnan(each[0]) for each in (found.utilisation, found.peak_gib, found.least_gib)) and found.at_s == 1e6
+    assert all(math.isnan(each[0]) for each in (found.utilization, found.peak_gib, found.least_gib)) and found.at_s == 1e6
     assert found.attempts.tolist() == [1]
 
 
@@ -66,7 +66,7 @@ def test_a_partner_begins_and_leaves() -> None:
     look(rates, at(HERE, 21, 110.5), at(partner, 2, 111.0))
     found = rates_of(look(rates, at(HERE, 31, 115.5), at(partner, 7, 116.0)))
     assert found == {1: (110.5, 2.0), 2: (110.0, 1.0)}
-    stopping = at(partner, 9, 118.0)._replace(asked="suspend")
+    stopping = at(partner, 9, 118.0)._replace(stop_reason="suspend")
     assert look(rates, at(HERE, 91, 145.5), stopping) is None, "while it saves nobody is measured"
     gone = stopping._replace(state="ended", ended_s=146.0)
     assert look(rates, at(HERE, 92, 145.8), gone) is None
@@ -117,7 +117,7 @@ def test_every_measurement_is_of_one_company(stretches: list[float], alone: floa
 
 def test_few_steps_are_waited_for() -> None:
     rates = StepRates()
-    for step in range(LEAST_STEPS):
+    for step in range(MIN_STEPS):
         assert look(rates, at(HERE, 1 + step, 100.0 + 60 * step)) is None
     assert rates_of(look(rates, at(HERE, 5, 340.0))) == {1: (100.0, pytest.approx(1 / 60))}
 
@@ -130,8 +130,8 @@ def test_what_is_parked_on_its_gpus_keeps_no_job_from_being_measured() -> None:
     assert rates_of(look(rates, at(HERE, 12, 117.5), sleeping)) == {1: (112.5, 2.0)}
 
 
-def used(at_s: float, utilisation: float = math.nan, gib: float = math.nan) -> dict[tuple[int, int], GpuUse]:
-    return {(1, 1): GpuUse(at_s, utilisation, gib)}
+def used(at_s: float, utilization: float = math.nan, gib: float = math.nan) -> dict[tuple[int, int], GpuUse]:
+    return {(1, 1): GpuUse(at_s, utilization, gib)}
 
 
 def looked(rates: StepRates, status: AttemptStatus, use: dict[tuple[int, int], GpuUse]) -> Measured | None:
@@ -141,7 +141,7 @@ def looked(rates: StepRates, status: AttemptStatus, use: dict[tuple[int, int], G
 
 def figures(measured: Measured | None) -> tuple[float, ...]:
     assert measured is not None
-    return tuple(each.item(0) for each in (measured.utilisation, measured.peak_gib, measured.least_gib))
+    return tuple(each.item(0) for each in (measured.utilization, measured.peak_gib, measured.least_gib))
 
 
 def test_utilisation_and_memory_over_the_same_window() -> None:

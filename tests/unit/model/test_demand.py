@@ -65,29 +65,29 @@ def test_each_size_that_fits_a_pool_is_an_option() -> None:
 
 def test_only_usual_sizes_have_an_account_until_another_is_used() -> None:
     options = make_options([ELASTIC], CLUSTER, Rates())
-    assert options.accounts == 2 and sorted(options.account[options.default_size].tolist()) == [0, 1]
-    row = int(np.flatnonzero(options.account < 0)[1])
-    more = options.with_accounts(np.array([row, row]))
-    assert more.account[row] == 2 and more.by_account[0, 2] == row and more.accounts == 3
-    assert more.with_accounts(np.array([row])) is more
+    assert options.share_columns == 2 and sorted(options.share_column[options.default_size].tolist()) == [0, 1]
+    row = int(np.flatnonzero(options.share_column < 0)[1])
+    more = options.with_share_columns(np.array([row, row]))
+    assert more.share_column[row] == 2 and more.by_share_column[0, 2] == row and more.share_columns == 3
+    assert more.with_share_columns(np.array([row])) is more
     again = Options.of(list(more.rows()), 1)
-    assert (again.account == more.account).all() and (again.by_account == more.by_account).all()
+    assert (again.share_column == more.share_column).all() and (again.by_share_column == more.by_share_column).all()
 
 
 def test_accounts_and_rows_stay_when_kinds_nodes_or_rates_come() -> None:
     rates = Rates(table={("a", "V100", 1): 1.0, ("a", "V100", 4): 3.0})
     kinds = [Kind("a", Demand(1, (1, 4)))]
     before = make_options(kinds, Cluster.parse("1x(4xV100)"), rates)
-    before = before.with_accounts(np.flatnonzero(before.account < 0))
+    before = before.with_share_columns(np.flatnonzero(before.share_column < 0))
     kinds.append(Kind("a", Demand(2, (2, 4))))
     more = make_options(kinds, Cluster.parse("1x(4xV100)"), rates, before=before)
-    assert (more.account[: len(before)] == before.account).all() and (more.gpus[: len(before)] == before.gpus).all()
-    wider = grown(more, kinds, Cluster.parse("1x(4xV100) + 1x(8xP100)"), rates, packing=False)
-    assert (wider.account[: len(more)] == more.account).all()
+    assert (more.share_column[: len(before)] == before.share_column).all() and (more.gpus[: len(before)] == before.gpus).all()
+    wider = grown(more, kinds, Cluster.parse("1x(4xV100) + 1x(8xP100)"), rates, colocation=False)
+    assert (wider.share_column[: len(more)] == more.share_column).all()
     news = renewed(
         wider, kinds, Cluster.parse("1x(4xV100) + 1x(8xP100)"), MeasuredRates(table={("a", "V100", 4): 2.0}).over(rates), {0, 1}
     )
-    assert (news.account == wider.account).all()
+    assert (news.share_column == wider.share_column).all()
     assert news.rate[int(np.flatnonzero((news.kind == 0) & (news.gpus == 4))[0])] == 2.0
 
 
@@ -95,10 +95,10 @@ def test_jobs_share_gpus_at_the_size_they_asked_for() -> None:
     rates = Rates(
         table={("a", "V100", 1): 1.0, ("a", "V100", 2): 1.8, ("b", "V100", 1): 1.0}, pairs={("a", "b", "V100", 1): (0.7, 0.8)}
     )
-    options = make_options([Kind("a", Demand(1, (1, 2))), Kind("b", Demand(1))], Cluster.parse("2xV100"), rates, packing=True)
+    options = make_options([Kind("a", Demand(1, (1, 2))), Kind("b", Demand(1))], Cluster.parse("2xV100"), rates, colocation=True)
     shared = np.flatnonzero(options.partner_kind >= 0)
     assert sorted(zip(options.kind[shared].tolist(), options.gpus[shared].tolist(), strict=True)) == [(0, 1), (1, 1)]
-    assert options.default_size[shared].all() and (options.account[shared] >= 0).all()
+    assert options.default_size[shared].all() and (options.share_column[shared] >= 0).all()
     for row in shared.tolist():
         assert options.partner_row[options.partner_row[row]] == row
         assert options.gpus[options.alone[row]] == 1
@@ -129,4 +129,4 @@ def test_a_job_that_fits_at_its_smallest_size_can_run() -> None:
 
 def test_rows_can_be_built_by_hand() -> None:
     options = Options.of([(0, 0, 1000, 1.0, 0.0), OptionRow(0, 0, 2000, 1.5, 0.0)], 1)
-    assert options.elastic and options.best[0] == 1 and options.account.tolist() == [0, -1]
+    assert options.elastic and options.best[0] == 1 and options.share_column.tolist() == [0, -1]

@@ -66,8 +66,8 @@ def test_new_kinds_leave_option_numbers_as_they_were() -> None:
     for gpus in (3, 1, 2, 4):
         state.add_job(state.jobs.last_job + 1, JobSpec(gpus=gpus, steps=1.0), 0.0)
         for number, (kind, rate) in enumerate(seen):
-            assert (state.knowledge.options.kind[number], state.knowledge.options.rate[number]) == (kind, rate)
-        seen = list(zip(state.knowledge.options.kind.tolist(), state.knowledge.options.rate.tolist(), strict=True))
+            assert (state.beliefs.options.kind[number], state.beliefs.options.rate[number]) == (kind, rate)
+        seen = list(zip(state.beliefs.options.kind.tolist(), state.beliefs.options.rate.tolist(), strict=True))
 
 
 def test_randomness_is_keyed() -> None:
@@ -79,7 +79,7 @@ def test_every_phase_is_in_the_table_and_ends_are_final() -> None:
     assert set(LEGAL) == set(Phase)
     for phase, targets in LEGAL.items():
         assert (not targets) == phase.ended
-    assert Phase.PARKED.word == Phase.CHECKPOINTED.word == "suspended"
+    assert Phase.PARKED.label == Phase.CHECKPOINTED.label == "suspended"
 
 
 def test_an_illegal_change_is_refused_with_a_story() -> None:

@@ -21,7 +21,7 @@ def empty(count: int) -> Occupancy:
 def test_whole_gpus_are_a_column() -> None:
     held = empty(3)
     held.take(7, gpus(0, 2))
-    assert held.holder.tolist() == [7, FREE, 7] and not held.parts
+    assert held.holder.tolist() == [7, FREE, 7] and not held.gpu_fractions
     assert held.free.tolist() == [False, True, False] and [held.room(gpu) for gpu in range(3)] == [0, MILLI, 0]
     assert held.holders(gpus(0, 1)) == {7} and held.held(7, gpus(0, 1, 2)).tolist() == [True, False, True]
     held.release(7, gpus(0, 2))
@@ -37,9 +37,9 @@ def test_parts_are_rows_beside_it() -> None:
     held.resize(2, gpus(0), 500)
     assert held.room(0) == 0
     held.release(1, gpus(0))
-    assert held.parts == {0: ((2, 500),)} and held.shared == []
+    assert held.gpu_fractions == {0: ((2, 500),)} and held.shared == []
     held.resize(2, gpus(0), MILLI)
-    assert held.holder.tolist() == [2, FREE] and not held.parts
+    assert held.holder.tolist() == [2, FREE] and not held.gpu_fractions
 
 
 def test_a_copy_is_independent() -> None:
@@ -66,7 +66,7 @@ def test_it_agrees_with_a_plain_table(acts: list[tuple[int, int, int, bool]]) ->
             plain[gpu].pop(job, None)
         for number, parts in enumerate(plain):
             assert held.room(number) == MILLI - sum(parts.values()) and held.holders(gpus(number)) == set(parts)
-        assert set(held.parts) == {number for number in range(4) if held.holder[number] == FRACTIONAL}
+        assert set(held.gpu_fractions) == {number for number in range(4) if held.holder[number] == FRACTIONAL}
 
 
 @pytest.mark.parametrize("size", [250, MILLI])

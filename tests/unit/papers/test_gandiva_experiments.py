@@ -90,8 +90,8 @@ def test_the_grids_are_complete_and_apart(tmp_path: Path) -> None:
 def test_what_is_concluded(tmp_path: Path) -> None:
     claims, sections = conclude(gandiva_findings.EXPERIMENTS, [made(cell) for cell in grid(tmp_path)])
     by_name = {each.name: each for each in claims}
-    packing = by_name["Throughput from packing, load 1.2"]
-    assert packing.measured == pytest.approx(25) and packing.holds and packing.unit == "%"
+    colocation = by_name["Throughput from packing, load 1.2"]
+    assert colocation.measured == pytest.approx(25) and colocation.holds and colocation.unit == "%"
     feedback = by_name["Mean time to the first 100 steps, against FIFO"]
     assert feedback.measured == pytest.approx(9) and "from 6x to 12x" in feedback.note
     search = by_name["Search: a first look at every job of a sweep, against FIFO"]
@@ -162,7 +162,7 @@ def test_made_up_rates_know_every_model_and_come_back_from_a_file(tmp_path: Path
     assert set(UTILISATION) == set(GIB) == {profile for profile, _, gpus in rates.table if gpus == 1}
     assert ("LM (batch size 20)", "A3C", "V100", 1) in rates.pairs and ("A3C", "V100", 4) not in rates.table
     again = read_measured(write_rates(rates, tmp_path / "rates.csv"))
-    assert again.table == pytest.approx(rates.table) and again.apart == pytest.approx(rates.apart)
+    assert again.table == pytest.approx(rates.table) and again.across_nodes == pytest.approx(rates.across_nodes)
     for (first, second, kind, gpus), both in rates.pairs.items():
         assert again.colocated_rates(first, second, kind, gpus) == pytest.approx(both)
 

@@ -63,7 +63,7 @@ def test_the_grids_are_complete_and_apart(tmp_path: Path) -> None:
         for cell in cells:
             json.dumps(cell.study.plain())
             jobs = int(str(cell.study.trace).partition("jobs=")[2].partition(",")[0])
-            window = cell.study.jobs
+            window = cell.study.window
             assert window is None or 0 < window[0] < window[1] < jobs, "neither end counts"
         counts.append(len(cells))
     assert counts[0] < counts[1]
@@ -113,7 +113,7 @@ def test_cells_run_in_processes_and_a_broken_one_breaks_no_other(tmp_path: Path)
 
 
 def test_shares_of_tenants_count_work_not_time() -> None:
-    trace = gavel_jobs(2, seconds_between=0, duration=3600, tenants=2)
+    trace = gavel_jobs(2, mean_gap_seconds=0, duration=3600, tenants=2)
     known = Rates(model=Catalogue())
     result = simulate(trace, policy="fifo", cluster="1xV100 + 1xK80", preset="ideal")
     found = tenant_shares(result, known)

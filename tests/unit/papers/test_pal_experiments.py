@@ -98,7 +98,7 @@ def test_what_is_concluded() -> None:
     assert "+100%" in by_name["Utilisation, PAL"].note
     assert [section.key for section in sections] == [
         "placements",
-        "utilisation",
+        "utilization",
         "locality",
         "seeds",
         "machines",
@@ -124,7 +124,7 @@ def test_what_failed_is_said_and_not_judged() -> None:
     claims, sections = conclude(EXPERIMENTS, broken)
     assert all(each.holds is None and each.measured is None and each.note for each in claims)
     assert all(not section.plots for section in sections)
-    assert all(section.problems for section in sections if section.key != "utilisation")
+    assert all(section.problems for section in sections if section.key != "utilization")
 
 
 @pytest.mark.slow

@@ -149,7 +149,7 @@ def test_goodput_counts_what_a_change_costs() -> None:
 
 def test_goodput_keeps_a_job_whose_batch_size_is_not_the_best_any_more() -> None:
     """It runs by an option that no other policy would give it; it has just started, and stopping it would gain nothing."""
-    made = bench(Goodput(batch="asked"), "2xV100")
+    made = bench(Goodput(batch="requested"), "2xV100")
     made.obey(made.submit(**{**BATCHES, "gpu_counts": (1,)}))
     made.state.jobs.table.move_seconds[:1] = 300.0
     made.tell(at_s=1.0)

@@ -43,7 +43,7 @@ def test_while_all_have_gpus_no_job_is_suspended_and_none_share() -> None:
     run = engine(jobs, cluster="4x(4xV100)")
     record = run.run()
     assert not record.suspensions.any() and not record.migrations.any()
-    assert not run.scheduler.state.knowledge.tried
+    assert not run.scheduler.state.beliefs.trials_begun
     assert np.allclose(record.finished_s - record.submitted_s, 500.0)
 
 
@@ -66,7 +66,10 @@ def test_a_turn_is_so_long_that_little_is_lost_by_switching() -> None:
     record = engine(jobs, cluster="1xV100", memory=costs).run()
     lost = record.finished_s.max() / 10_000.0 - 1.0
     assert lost < 0.025, "4 s for each switch are 2% of a turn of 240 s"
-    assert engine(jobs, cluster="1xV100", memory=costs, policy="gandiva:most_lost=0.5").run().finished_s.max() > 10_000.0 * 1.05
+    assert (
+        engine(jobs, cluster="1xV100", memory=costs, policy="gandiva:max_switch_fraction=0.5").run().finished_s.max()
+        > 10_000.0 * 1.05
+    )
 
 
 PROFILES = ("light", "heavy", "bulky")
@@ -83,22 +86,22 @@ RATES = Rates(
 )
 
 
-def packing(jobs: list[Arrival], **fields: Any) -> Engine:
+def colocation(jobs: list[Arrival], **fields: Any) -> Engine:
     """A run whose scheduler has not been told what pairs do."""
     made = engine(jobs, rates=RATES, **fields)
-    made.scheduler.state.knowledge.rates = Rates(table=RATES.table)
+    made.scheduler.state.beliefs.rates = Rates(table=RATES.table)
     return made
 
 
 def test_of_three_jobs_only_the_pair_that_gains_ends_packed() -> None:
     jobs = [one_gpu(4000.0, profile=name) for name in PROFILES]
-    run = packing(jobs, cluster="1xV100", memory=MemoryCosts(park=0.01, resume=0.01))
+    run = colocation(jobs, cluster="1xV100", memory=MemoryCosts(park=0.01, resume=0.01))
     record = run.run()
-    known = run.scheduler.state.knowledge
+    known = run.scheduler.state.beliefs
     verdicts = {trial.pair[:2]: trial.verdict for trial in known.past_trials.values()}
     assert verdicts[("heavy", "light")] is TrialVerdict.KEPT
     assert {pair for pair, verdict in verdicts.items() if verdict is TrialVerdict.KEPT} == {("heavy", "light")}
-    assert known.tried <= 3, "a pair is tried once, and what was seen is remembered"
+    assert known.trials_begun <= 3, "a pair is tried once, and what was seen is remembered"
     assert all(trial.ended_s - trial.begun_s <= 3 * 60.0 + 30.0 for trial in known.past_trials.values()), (
         "a bad pair costs little more than the time that it takes to settle"
     )
@@ -107,12 +110,12 @@ def test_of_three_jobs_only_the_pair_that_gains_ends_packed() -> None:
 
 def test_memory_decides_who_fits_beside_whom() -> None:
     jobs = [one_gpu(2000.0, profile="light", gpu_gib=gib) for gib in (10.0, 10.0)]
-    run = packing(jobs, cluster="1xV100")
+    run = colocation(jobs, cluster="1xV100")
     run.run()
-    assert not run.scheduler.state.knowledge.tried, "two of 10 GiB do not fit into 16"
-    small = packing([one_gpu(2000.0, profile="light", gpu_gib=4.0) for _ in range(2)], cluster="1xV100")
+    assert not run.scheduler.state.beliefs.trials_begun, "two of 10 GiB do not fit into 16"
+    small = colocation([one_gpu(2000.0, profile="light", gpu_gib=4.0) for _ in range(2)], cluster="1xV100")
     small.run()
-    assert small.scheduler.state.knowledge.tried == 1
+    assert small.scheduler.state.beliefs.trials_begun == 1
 
 
 @pytest.mark.slow
@@ -127,7 +130,7 @@ def test_jobs_of_one_size_share_servers_and_others_go_elsewhere() -> None:
     def checked(now_s: float, events: Any) -> Any:
         commands = step(now_s, events)
         validate(run.scheduler.state)
-        answer = run.scheduler.state.question.answer
+        answer = run.scheduler.state.cycle.answer
         if answer is not None and now_s < 400.0:
             seating = answer.allocation.memory
             sizes: dict[int, set[int]] = {}
@@ -170,7 +173,7 @@ def test_absurd_slices_are_refused() -> None:
     with pytest.raises(OptionError, match="10 s or more"):
         Gandiva(slice_seconds=5.0)
     with pytest.raises(OptionError, match="between 0 and 1"):
-        Gandiva(most_lost=0.0)
+        Gandiva(max_switch_fraction=0.0)
 
 
 def test_a_wide_job_gets_servers_where_nodes_differ_in_size() -> None:
@@ -198,9 +201,9 @@ def test_short_jobs_that_keep_coming_do_not_keep_a_wide_one_out() -> None:
 
 def test_a_pair_is_made_when_the_turn_passes() -> None:
     """Nothing else happens between turns: two that gain share the GPU all the same, and so do two of three."""
-    two = packing([one_gpu(1000.0, at_s=at_s, profile="light") for at_s in (0.0, 100.0)], cluster="1xV100").run()
+    two = colocation([one_gpu(1000.0, at_s=at_s, profile="light") for at_s in (0.0, 100.0)], cluster="1xV100").run()
     assert two.finished_s.max() < 1400.0
-    three = packing([one_gpu(1000.0, profile="light") for _ in range(3)], cluster="1xV100").run()
+    three = colocation([one_gpu(1000.0, profile="light") for _ in range(3)], cluster="1xV100").run()
     assert three.finished_s.max() < 2300.0
 
 
@@ -215,7 +218,7 @@ def test_a_newcomer_has_its_first_turn_soon() -> None:
 SPLIT: dict[str, Any] = {"cluster": "2x(4xV100)", "spread_penalty": 1.5, "preset": None}
 """Jobs that span nodes take half as long again."""
 CHEAP = {"launch_seconds": 0.5, "checkpoint_seconds": 0.5, "restore_seconds": 0.5}
-WITHOUT_MOVES = "pack:least_gain=0,grow"
+WITHOUT_MOVES = "pack:min_gain=0,grow"
 
 
 def half_empty() -> list[Arrival]:
@@ -256,7 +259,7 @@ def test_jobs_move_aside_for_one_that_would_span_servers() -> None:
 
 def test_a_gang_that_waits_for_a_place_starts_because_others_move() -> None:
     """Where jobs wait rather than span servers, turns on servers of other sizes come to it late without moves."""
-    fields: dict[str, Any] = {"wait_for_place": True, **SPLIT, **CHEAP}
+    fields: dict[str, Any] = {"wait_for_locality": True, **SPLIT, **CHEAP}
     without = engine(half_empty(), tactics="none", **fields).run()
     found = engine(half_empty(), tactics="migrate,defragment", **fields).run()
     assert without.first_run_s[-1] > 1000.0, "it gets a server once its patience is over"
@@ -265,7 +268,7 @@ def test_a_gang_that_waits_for_a_place_starts_because_others_move() -> None:
 
 def test_a_gang_that_waits_for_a_place_leaves_what_is_free_to_others() -> None:
     jobs = [*half_empty(), *(one_gpu(100.0, at_s=450.0) for _ in range(4))]
-    found = engine(jobs, tactics="none", wait_for_place=True, **SPLIT, **CHEAP).run()
+    found = engine(jobs, tactics="none", wait_for_locality=True, **SPLIT, **CHEAP).run()
     assert (found.finished_s[9:] < 450.0 + 100.0 + 121.0).all(), "though the gang came before them"
 
 

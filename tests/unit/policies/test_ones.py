@@ -134,7 +134,7 @@ def test_it_goes_on_with_an_old_memory_or_none() -> None:
 
 
 @examples(8)
-@given(st.integers(0, 10**6), st.sampled_from(["ones", PUBLISHED, "ones:batch=asked", "ones:evict=0.9,epochs_between=0"]))
+@given(st.integers(0, 10**6), st.sampled_from(["ones", PUBLISHED, "ones:batch=requested", "ones:evict=0.9,epochs_between=0"]))
 @pytest.mark.slow
 def test_every_job_ends_and_none_runs_at_a_size_it_does_not_accept(seed: int, policy: str) -> None:
     draw = np.random.default_rng(seed)

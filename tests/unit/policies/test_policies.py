@@ -201,7 +201,7 @@ def test_an_assignment_is_granted_as_it_stands_and_its_hint_followed() -> None:
     bench = Bench("4xV100", Pinned())
     for _ in range(3):
         bench.obey(bench.submit())
-    assert bench.state.machines.observed.holder.tolist() == [-1, 2, 1, 0]
+    assert bench.state.nodes.observed.holder.tolist() == [-1, 2, 1, 0]
 
 
 def test_ranking_by_breaks_ties_by_submission() -> None:
@@ -222,6 +222,6 @@ def test_jobs_go_to_the_fastest_pool_with_room_and_move_only_if_it_pays() -> Non
         )
         bench.obey(bench.submit(steps=50.0))
         bench.obey(bench.submit(steps=90.0))
-        assert bench.state.machines.observed.holder.tolist() == [0, 1]
+        assert bench.state.nodes.observed.holder.tolist() == [0, 1]
         bench.obey(bench.tell(Exited(0, 1, 50.0, Outcome.FINISHED, 50.0), at_s=50.0), steps=12.5)
-        assert bench.state.machines.observed.holder.tolist() == ([1, -1] if moved else [-1, 1])
+        assert bench.state.nodes.observed.holder.tolist() == ([1, -1] if moved else [-1, 1])

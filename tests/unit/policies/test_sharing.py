@@ -41,7 +41,7 @@ def run(policy: Any, cluster: str, *jobs: dict[str, Any], pairs: Any = None, **s
     """Each job is what a JobSpec takes, and `at_s`."""
     rates = Rates(table=TABLE, pairs=pairs or {})
     arrivals = [Arrival(float(job.get("at_s", 0.0)), JobSpec(**{k: v for k, v in job.items() if k != "at_s"})) for job in jobs]
-    made = Settings(**{"decide": AtEvents(slice_seconds=10.0), "packing": bool(pairs), **settings})
+    made = Settings(**{"decide": AtEvents(slice_seconds=10.0), "colocation": bool(pairs), **settings})
     core = Scheduler(Cluster.parse(cluster), Packed(), made, rates=rates)
     return Engine(core, make_policy(policy), Physics(rates=rates), arrivals, seed=1).run()
 
@@ -245,7 +245,7 @@ def test_isolated_is_each_ones_part_of_each_pool() -> None:
     _, effect = Question((1, 2, 0), RATES, ["a", "b", "c", "c"]).ask("isolated")
     assert effect.share == pytest.approx(np.tile([0.25, 0.5], (4, 1)))
     answer = Isolated().allocate(Question((4, 4, 0), RATES, ["a"]).view())
-    assert answer.blind and answer.share.sum() == pytest.approx(1.0), "never more than all its time"
+    assert answer.type_agnostic and answer.share.sum() == pytest.approx(1.0), "never more than all its time"
 
 
 def test_tenants_three_deep() -> None:
@@ -327,24 +327,24 @@ def test_a_vertex_uses_few_ways_to_run() -> None:
 
 def test_fifo_takes_the_fastest_type_or_any() -> None:
     jobs = [job("a", 200.0, at_s=float(200 * n)) for n in range(30)]
-    aware = run("fifo", "1xV100 + 1xK80", *jobs)
-    blind = run("fifo:aware=false", "1xV100 + 1xK80", *jobs)
-    took = blind.finished_s - blind.submitted_s
-    assert (aware.finished_s - aware.submitted_s).tolist() == pytest.approx([100.0] * 30)
+    type_aware = run("fifo", "1xV100 + 1xK80", *jobs)
+    type_agnostic = run("fifo:type_aware=false", "1xV100 + 1xK80", *jobs)
+    took = type_agnostic.finished_s - type_agnostic.submitted_s
+    assert (type_aware.finished_s - type_aware.submitted_s).tolist() == pytest.approx([100.0] * 30)
     slow = int((took > 150).sum())
     assert 5 <= slow <= 25, "about half of them on the slow type"
-    assert blind.migrations.sum() == 0
+    assert type_agnostic.migrations.sum() == 0
 
 
 def test_sjf_may_be_blind_too() -> None:
     jobs = [job("a", 200.0, at_s=float(200 * n)) for n in range(20)]
-    took = (lambda r: r.finished_s - r.submitted_s)(run("sjf:aware=false", "1xV100 + 1xK80", *jobs))
+    took = (lambda r: r.finished_s - r.submitted_s)(run("sjf:type_aware=false", "1xV100 + 1xK80", *jobs))
     assert 3 <= int((took > 150).sum()) <= 17
 
 
 def test_fifo_packs_whoever_waits_beside_whom_it_pays() -> None:
     jobs = [job("a", 180.0), job("b", 270.0), job("c", 100.0)]
-    packed = run("fifo:packing=true", "1xV100", *jobs, pairs=PAIRS)
+    packed = run("fifo:colocation=true", "1xV100", *jobs, pairs=PAIRS)
     # a and b together do 0.9 of what each does alone; c is measured beside nobody and waits.
     assert packed.finished_s[:2].tolist() == pytest.approx([100.0, 100.0], abs=1e-6)
     assert packed.finished_s[2] == pytest.approx(125.0, abs=1e-6)
@@ -352,31 +352,31 @@ def test_fifo_packs_whoever_waits_beside_whom_it_pays() -> None:
 
 def test_fifo_does_not_pack_what_does_not_pay() -> None:
     jobs = [job("a", 200.0), job("a", 200.0)]
-    packed = run("fifo:packing=true", "1xV100", *jobs, pairs=PAIRS)  # two of a do half each: 1.0 in all
+    packed = run("fifo:colocation=true", "1xV100", *jobs, pairs=PAIRS)  # two of a do half each: 1.0 in all
     assert packed.finished_s.tolist() == pytest.approx([100.0, 200.0])
 
 
 def test_fifo_with_backfill_and_packing_is_refused() -> None:
-    with pytest.raises(OptionError, match="packing"):
-        Fifo(backfill=True, packing=True)
+    with pytest.raises(OptionError, match="colocation"):
+        Fifo(backfill=True, colocation=True)
 
 
 # To the daemon's worker and back -------------------------------------------------------------------------------------------
 
 EVERY = [
     "max-min-fairness",
-    "max-min-fairness:packing=true,water_filling=true",
+    "max-min-fairness:colocation=true,water_filling=true",
     "hierarchical",
     "finish-time-fairness",
-    "makespan:packing=true",
+    "makespan:colocation=true",
     "max-throughput:face=vertex",
     "min-cost:slo=true",
     "allox",
     "isolated",
     "fifo",
-    "fifo:packing=true",
-    "fifo:aware=false",
-    "sjf:aware=false",
+    "fifo:colocation=true",
+    "fifo:type_aware=false",
+    "sjf:type_aware=false",
 ]
 
 
@@ -409,7 +409,7 @@ def test_a_policy_in_another_process_answers_the_same(name: str) -> None:
         if isinstance(direct, Shares):
             assert {int(k): v for k, v in back.notes.items()} == direct.notes
             assert all(isinstance(k, int) for k in back.notes), "positions are numbers"
-            assert (back.blind, back.strict) == (direct.blind, direct.strict)
+            assert (back.type_agnostic, back.strict) == (direct.type_agnostic, direct.strict)
         here, there = direct.memory, back.memory
         assert (here is None) == (there is None)
 

@@ -177,8 +177,8 @@ def test_descriptions() -> None:
     assert listed["resnet50"].steps_per_second["V100"] == rate("resnet50")
     model = describe("bert/global384")
     assert (model.batch, model.batch_of, model.skew) == (384, "gang", WORKLOADS["bert"].skew)
-    assert len(model.ways) == len(ACCELERATORS) * len(COUNTS)
-    way = next(way for way in model.ways if (way.accelerator, way.gpus) == ("T4", 4))
+    assert len(model.rates) == len(ACCELERATORS) * len(COUNTS)
+    way = next(way for way in model.rates if (way.accelerator, way.gpus) == ("T4", 4))
     assert way.fits and way.steps_per_second == rate("bert/global384", "T4", 4) and way.memory_gib < 15.2
     huge = describe("llama7b")
-    assert not next(way for way in huge.ways if (way.accelerator, way.gpus) == ("K80", 1)).fits
+    assert not next(way for way in huge.rates if (way.accelerator, way.gpus) == ("K80", 1)).fits

@@ -40,7 +40,7 @@ def test_alone_apart_and_in_pairs(tmp_path: Path) -> None:
     rates = read_rates(write(tmp_path, SMALL))
     lm, a3c = "LM (batch size 5)", "A3C"
     assert rates.table == {(lm, "V100", 1): 109.0, (a3c, "V100", 1): 7.0, (lm, "V100", 2): 185.0, (lm, "K80", 1): 0.0}
-    assert rates.apart == {(lm, "V100", 2): 40.0}, "one GPU spans no nodes"
+    assert rates.across_nodes == {(lm, "V100", 2): 40.0}, "one GPU spans no nodes"
     assert rates.colocated_rates(lm, a3c, "V100", 1) == (60.5, 4.0)
     assert rates.colocated_rates(a3c, lm, "V100", 1) == (4.0, 60.5)
     assert rates.colocated_rates(lm, lm, "V100", 2) == (90.5, 90.5), "pairs in one node; two of a kind cannot be told apart"
@@ -62,7 +62,7 @@ def test_a_file_says_itself_what_it_is(tmp_path: Path) -> None:
 def test_what_a_file_holds(tmp_path: Path) -> None:
     held = describe_file(write(tmp_path, SMALL))
     assert held.profiles == ("A3C", "LM (batch size 5)") and held.accelerators == ("K80", "V100") and held.gpus == (1, 2)
-    assert (held.alone, held.apart, held.pairs, held.never, held.unknown) == (4, 1, 3, 1, ())
+    assert (held.alone, held.across_nodes, held.pairs, held.never, held.unknown) == (4, 1, 3, 1, ())
 
 
 @dataclass(frozen=True)
@@ -180,4 +180,4 @@ def test_anything_is_a_table_or_an_input_error(tmp_path: Path, data: bytes) -> N
         assert error.hint
     else:
         assert rates.table
-        assert all(rate > 0 for rate in rates.apart.values())
+        assert all(rate > 0 for rate in rates.across_nodes.values())

@@ -56,7 +56,7 @@ def test_apart_and_in_pairs(tmp_path: Path) -> None:
     )
     rates = read_rates(write(tmp_path, text))
     assert rates.table == {("a", "V100", 4): 20.0}
-    assert rates.apart == {("a", "V100", 4): 15.0, ("c", "V100", 8): 7.0}
+    assert rates.across_nodes == {("a", "V100", 4): 15.0, ("c", "V100", 8): 7.0}
     assert rates.rate("a", "V100", 4, 2) == (15.0, 0.0)
     assert rates.colocated_rates("a", "b", "V100", 1) == (3.0, 30.0)
     assert rates.colocated_rates("b", "a", "V100", 1) == (30.0, 3.0)

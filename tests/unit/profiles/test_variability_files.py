@@ -35,7 +35,7 @@ def test_a_run_for_every_gpu(tmp_path: Path) -> None:
     draw = random.Random(3)
     columns = [np.array([10, 11, 9, 20, 22, 40, 10]) / 11, np.array([1.0, 1.1, 2.0]) / 1.1]
     assert found.scores.T.tolist() == [[draw.choice(column.tolist()) for column in columns] for _ in range(8)]
-    assert found.classes == ("A", "B") and not found.spread.any()
+    assert found.classes == ("A", "B") and not found.uncertainty.any()
     assert found.class_of == {"resnet50": "A", "bert": "B", "dcgan": "B", "gpt2": "B"}, "classes that are not there are left out"
     assert read_variability(tmp_path / "profiles.json", cluster, 3).scores.tolist() == found.scores.tolist()
     assert read_variability(tmp_path, cluster, 4).scores.tolist() != found.scores.tolist()
@@ -51,7 +51,7 @@ def test_the_median_of_every_gpu(tmp_path: Path) -> None:
         pairs = {(a, b) for a, b in found.scores.round(3).T.tolist()}
         assert (0.647, 0.955) in pairs and (1.294, 1.818) in pairs, "one place, one GPU, in every file"
         seen |= pairs
-        assert (found.spread > 0).all()
+        assert (found.uncertainty > 0).all()
     assert {(1.941, 0.955), (1.941, 1.818)} <= seen, "a GPU that a file does not know has a stand-in"
     many = read_variability(path, Cluster.parse("7xV100"), 0, sampled=False)
     counts = np.unique(many.scores[0].round(3), return_counts=True)[1]
@@ -63,9 +63,9 @@ def test_the_spread_of_a_median(tmp_path: Path) -> None:
     (tmp_path / "runs.csv").write_text(text)
     found = read_variability(tmp_path / "runs.csv", sampled=False)
     single = found.scores[0].argmin()
-    assert found.spread[0].argmax() == single and 0.005 < found.spread[0].min() < 0.02
+    assert found.uncertainty[0].argmax() == single and 0.005 < found.uncertainty[0].min() < 0.02
     (tmp_path / "once.csv").write_text("uuid,perf\na,1\nb,2\n")
-    assert not read_variability(tmp_path / "once.csv", sampled=False).spread.any(), "nothing to go by"
+    assert not read_variability(tmp_path / "once.csv", sampled=False).uncertainty.any(), "nothing to go by"
 
 
 def test_our_table(tmp_path: Path) -> None:
@@ -73,7 +73,7 @@ def test_our_table(tmp_path: Path) -> None:
     found = read_variability(path)
     assert found.classes == ("A", "B")
     assert found.scores.tolist() == [[1.0, 1.0, 1.5], [0.9, 1.0, 1.0]]
-    assert found.spread.tolist() == [[0, 0, 0.1], [0, 0, 0]]
+    assert found.uncertainty.tolist() == [[0, 0, 0.1], [0, 0, 0]]
     assert read_variability(path, Cluster.parse("5xV100")).gpus == 5
     mine = read_variability(path, class_of={"mine": "B"})
     assert mine.row("Mine (batch size 2)") == 1 and mine.row("resnet50") == 0

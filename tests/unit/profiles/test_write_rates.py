@@ -26,7 +26,7 @@ def test_what_is_measured_again_replaces_and_the_rest_stays(tmp_path: Path) -> N
     write_rates(path, [MeasuredRate("net", "V100", 1, 6.25), MeasuredRate("net", "V100", 4, 9.0)])
     found = read_rates(path)
     assert found.table == {("net", "V100", 1): 6.25, ("net", "V100", 4): 9.0}
-    assert found.apart == {("net", "V100", 4): 4.1} and found.pairs[("net", "lm", "V100", 1)] == (3.9, 40.2)
+    assert found.across_nodes == {("net", "V100", 4): 4.1} and found.pairs[("net", "lm", "V100", 1)] == (3.9, 40.2)
     assert list(tmp_path.iterdir()) == [path], "no half-written file is left"
 
 

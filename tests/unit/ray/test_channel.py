@@ -129,9 +129,9 @@ def test_a_call_that_listens_and_never_returns_is_made_again(cluster: Cluster, m
     met = RayChannel("here", "home")
     try:
         until(lambda: cluster.wait.count >= 2)
-        assert met.rang() == set()
+        assert met.notified() == set()
         cluster.wait = Call(True, None)
-        until(lambda: met.rang() == {LIFE})
+        until(lambda: met.notified() == {LIFE})
     finally:
         met.close()
 

@@ -164,7 +164,7 @@ seen_jobs = st.builds(
     leave_seconds=seconds,
     notice_seconds=st.floats(0.0, 0.5),
     first_steps=st.sampled_from([0.0, 1.0]),
-    tells_steps=st.booleans(),
+    reports_steps=st.booleans(),
 )
 
 

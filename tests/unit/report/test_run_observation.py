@@ -224,7 +224,7 @@ def test_each_attempt_is_seen_as_it_was() -> None:
             end_notice_seconds=0.75,
         ),
     )
-    assert job.tells_steps and job.notice_seconds == pytest.approx((0.25 + 0.5) / 2), "the median"
+    assert job.reports_steps and job.notice_seconds == pytest.approx((0.25 + 0.5) / 2), "the median"
     assert all(not each.attempts for each in (*observed.usual.values(), *observed.undisturbed.values()))
     (time,) = observed.times
     assert time.jct_seconds == observed.jct_seconds[0] == 41.0 and time.training == 15.0

@@ -85,8 +85,8 @@ class Standin:
                 phase="queued",
                 gpus=gpus,
                 accelerator=None,
-                where=None,
-                accepts=list(spec.accelerators),
+                placement=None,
+                accepted_accelerators=list(spec.accelerators),
                 weight=spec.weight,
                 steps_total=spec.steps,
                 reason="AWAITING_DECISION",
@@ -103,7 +103,7 @@ class Standin:
 
     def cancel(self, job: int) -> JobRow:
         return self.change(
-            replace(self.rows[job], phase="cancelled", reason=None, accelerator=None, where=None, finished_at=now())
+            replace(self.rows[job], phase="cancelled", reason=None, accelerator=None, placement=None, finished_at=now())
         )
 
     def submit_many(self, submissions: Sequence[Submission]) -> list[TakenRow]:
@@ -169,18 +169,18 @@ class Standin:
             decisions=0,
             now=now(),
             daemon_pid=1,
-            worker_pid=None,
-            policy_problem=self.problem,
+            policy_worker_pid=None,
+            policy_error=self.problem,
         )
 
     def nodes(self) -> list[NodeRow]:
         """One node of four, of which each job that runs has the next GPUs."""
         held = [row.id for row in self.rows.values() if row.accelerator for _ in range(int(row.gpus))]
         gpus = [
-            GpuRow(place=place, name=f"V100:{place}", jobs=held[place : place + 1], parked=[], cordoned=place == 3, slowdown=1.0)
+            GpuRow(index=place, name=f"V100:{place}", jobs=held[place : place + 1], parked=[], cordoned=place == 3, slowdown=1.0)
             for place in range(4)
         ]
-        seen = replace(gpus[0], memory_gib=16.0, used_gib=4.5, utilisation=0.93, clock_mhz=1290, temperature_c=61)
+        seen = replace(gpus[0], memory_gib=16.0, used_gib=4.5, utilization=0.93, clock_mhz=1290, temperature_c=61)
         seen = replace(seen, max_clock_mhz=1530)
         gpus = [seen, replace(gpus[1], slowdown=1.5), *gpus[2:]]
         return [
@@ -223,11 +223,11 @@ class Standin:
         return row
 
     def run(self, job: int, **facts: Any) -> JobRow:
-        row = replace(self.rows[job], phase="running", accelerator="V100", where="n1:0-1", reason=None, started_at=now())
+        row = replace(self.rows[job], phase="running", accelerator="V100", placement="n1:0-1", reason=None, started_at=now())
         return self.change(replace(row, **facts))
 
     def end(self, job: int, phase: str = "finished", exit_code: int = 0) -> JobRow:
-        row = replace(self.rows[job], phase=phase, accelerator=None, where=None, reason=None)
+        row = replace(self.rows[job], phase=phase, accelerator=None, placement=None, reason=None)
         return self.change(replace(row, finished_at=now(), exit_code=exit_code))
 
     def write(self, job: int, text: str) -> None:

@@ -78,7 +78,7 @@ def test_a_daemon_that_fails_while_it_is_watched_does_not_hang_the_client(tmp_pa
 
 
 async def _closed_while_waiting() -> int:
-    found = changes.Changes(Standin())
+    found = changes.ChangeFeed(Standin())
     waiting = asyncio.create_task(found.after(1, 10_000.0))
     await asyncio.sleep(0.2)
     assert not waiting.done()

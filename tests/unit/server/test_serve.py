@@ -37,7 +37,7 @@ def test_gpus_of_several_types_are_a_node_for_each_type(monkeypatch: pytest.Monk
     assert checked.driver.devices() == (("GPU-0", "GPU-2"), ("GPU-1",))
     chosen = home_setup(ServeOptions(home=tmp_path), "fifo", "packed", checked, {})
     state = make_scheduler(chosen).state
-    assert state.machines.host_gib.tolist() == [66.0, 33.0] and state.knowledge.costs.memory.context_gib > 0
+    assert state.nodes.host_gib.tolist() == [66.0, 33.0] and state.beliefs.costs.memory.context_gib > 0
 
 
 def test_pretend_gpus_take_no_memory_of_the_host(tmp_path: Path) -> None:

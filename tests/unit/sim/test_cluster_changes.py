@@ -5,7 +5,7 @@ from pathlib import Path
 import pytest
 
 from rota.api import prepare, simulate
-from rota.compose.cluster_yaml import read_site
+from rota.compose.cluster_yaml import read_cluster_yaml
 from rota.errors import ClusterError, SimulationStalled
 from rota.model.job import Arrival, JobSpec
 from rota.traces.trace import Trace
@@ -38,7 +38,7 @@ def site(tmp_path: Path) -> Path:
 
 
 @pytest.mark.parametrize(
-    "policy", ["fifo", "las", "srsf", "max-min-fairness", "tiresias:thresholds=100", "max-min-fairness:packing=true"]
+    "policy", ["fifo", "las", "srsf", "max-min-fairness", "tiresias:thresholds=100", "max-min-fairness:colocation=true"]
 )
 @pytest.mark.parametrize("placer", ["packed", "pal", "packed:sticky=false"])
 def test_nodes_are_used_while_they_are_there(policy: str, placer: str, site: Path) -> None:
@@ -79,7 +79,7 @@ def test_a_job_that_no_longer_fits_is_told_why(site: Path) -> None:
 
 
 def test_nodes_that_join_come_last(site: Path) -> None:
-    found = read_site(site)
+    found = read_cluster_yaml(site)
     assert [node.name for node in found.cluster.nodes] == ["a1", "a2", "b"]
     assert [(change.at_s, change.what, change.node) for change in found.changes] == [
         (100.0, "join", 2),
@@ -106,4 +106,4 @@ def test_what_cannot_be_read_is_refused(line: str, story: str, tmp_path: Path) -
     path = tmp_path / "bad.yaml"
     path.write_text(f"nodes:\n  - {{count: 2, accelerator: V100, gpus: 2, name: a}}\nevents:\n  - {line}\n")
     with pytest.raises(ClusterError, match=story):
-        read_site(path)
+        read_cluster_yaml(path)

@@ -145,7 +145,7 @@ def test_a_gang_on_two_nodes_resizes_on_both(placer: Any) -> None:
     record = made.run()
     assert np.isfinite(record.finished_s[0]) and record.finished_s[0] >= 200 / 1.5
     for command in sent(core, Resize):
-        assert set(core.state.machines.cluster.gpu_node[command.gpus].tolist()) == set(command.nodes)
+        assert set(core.state.nodes.cluster.gpu_node[command.gpus].tolist()) == set(command.nodes)
 
 
 @examples(150)
@@ -175,12 +175,12 @@ def test_a_job_granted_any_option_of_its_demand_runs_exactly_by_it(data: st.Data
         [spec], "1x(4xV100) + 1x(4xK80)", InTurn(seconds), data.draw(st.sampled_from([Packed(), Spread()])), rates=rates
     )
     record = made.run()
-    options, done, number = core.state.knowledge.options, 0.0, 0
+    options, done, number = core.state.beliefs.options, 0.0, 0
     rows = np.arange(len(options))
     while True:
         row = int(rows[number % len(rows)])
         kind, gpus, size = (
-            core.state.machines.cluster.pools[options.pool[row]],
+            core.state.nodes.cluster.pools[options.pool[row]],
             int(options.gpus[row]),
             int(options.batch_size[row]),
         )

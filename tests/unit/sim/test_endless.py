@@ -23,7 +23,7 @@ def trace(*jobs: JobSpec, every_s: float = 0.0) -> Trace:
 
 
 @pytest.mark.parametrize(
-    "policy", ["fifo", "las", "srsf", "fifo:aware=false", "max-min-fairness", "max-min-fairness:aware=false"]
+    "policy", ["fifo", "las", "srsf", "fifo:type_aware=false", "max-min-fairness", "max-min-fairness:type_aware=false"]
 )
 @pytest.mark.parametrize("preset", ["ideal", "measured", "gavel"])
 def test_a_job_that_stands_still_is_moved(policy: str, preset: str) -> None:
@@ -43,7 +43,7 @@ def look_alikes(**fields: Any) -> None:
     jobs = [JobSpec(steps=4000.0, profile="a"), JobSpec(steps=600.0, profile="b"), JobSpec(steps=300.0, profile="b")]
     rates = Rates(table=table, speeds={})
     for seed in (2, 5):
-        found = simulate(trace(*jobs), cluster="1xV100 + 2xK80", profiled=0.1, rates=rates, seed=seed, **fields)
+        found = simulate(trace(*jobs), cluster="1xV100 + 2xK80", known_rates=0.1, rates=rates, seed=seed, **fields)
         assert np.isfinite(found.record.finished_s).all()
 
 
@@ -53,7 +53,7 @@ def test_what_an_estimate_rules_out_everywhere_is_tried_all_the_same() -> None:
     table |= {(name, "K80", n): 0.0 for name in "abc" for n in ALL} | {("d", "K80", n): 1.0 for n in ALL}
     for seed in range(4):
         jobs = trace(JobSpec(steps=100.0, profile="d", accelerators=("K80",)))
-        found = simulate(jobs, cluster="2xV100 + 2xK80", profiled=0.1, rates=Rates(table=table, speeds={}), seed=seed)
+        found = simulate(jobs, cluster="2xV100 + 2xK80", known_rates=0.1, rates=Rates(table=table, speeds={}), seed=seed)
         assert np.isfinite(found.record.finished_s).all()
 
 
@@ -72,11 +72,11 @@ def test_gavels_rounds_plan_no_more_often_than_they_must(policy: str, options: d
     jobs = [JobSpec(gpus=2, steps=steps) for steps in (400.0, 1.0, 700.0, 2.0, 0.001)]
     found = simulate(trace(*jobs, every_s=10.0), policy=policy, preset="gavel", cluster="2xV100", **options)
     assert np.isfinite(found.record.finished_s).all()
-    assert (found.summary.rounds or 0) < 400
+    assert (found.summary.plans or 0) < 400
 
 
 @pytest.mark.parametrize("costs", [{"checkpoint_seconds": 3.0}, {"memory": MemoryCosts(save=1.45, load=0.83)}])
-@pytest.mark.parametrize("policy", ["max-min-fairness:aware=false", "makespan:aware=false"])
+@pytest.mark.parametrize("policy", ["max-min-fairness:type_aware=false", "makespan:type_aware=false"])
 def test_a_job_that_is_nearly_done_is_not_moved_to_and_fro(policy: str, costs: dict[str, Any]) -> None:
     """Blind to types, each plan may move it; while it is saved for that, rounds were a millisecond long."""
     sizes = ((2, 700.01), (1, 360.001), (2, 0.5), (1, 720.02))
@@ -84,7 +84,7 @@ def test_a_job_that_is_nearly_done_is_not_moved_to_and_fro(policy: str, costs: d
     options: dict[str, Any] = {"preset": "gavel", "cluster": "2xV100 + 2xK80", "rates": Rates(speeds={}), **costs}
     for seed in range(3):
         found = simulate(trace(*jobs, every_s=5.0), policy=policy, seed=seed, **options)
-        assert np.isfinite(found.record.finished_s).all() and (found.summary.rounds or 0) < 200
+        assert np.isfinite(found.record.finished_s).all() and (found.summary.plans or 0) < 200
 
 
 def test_a_job_that_a_tactic_has_moved_goes_on_between_answers() -> None:

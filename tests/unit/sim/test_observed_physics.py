@@ -88,7 +88,7 @@ def test_a_policy_takes_its_time() -> None:
 
 def test_a_job_ends_the_step_that_it_is_in_before_it_stops() -> None:
     """It makes a step in 0.04 s. Asked to stop after 3.5 s, in its 88th step, it saves 88 and has 12 left."""
-    jobs = {"a": seen(4.0, tells_steps=True), "b": seen(1.0, tells_steps=True)}
+    jobs = {"a": seen(4.0, reports_steps=True), "b": seen(1.0, reports_steps=True)}
     record = run(Tiresias(thresholds=(3.5,)), jobs)
     assert record.suspensions.tolist() == [1, 0]
     assert record.finished_s.tolist() == pytest.approx([3.5 + 1.0 + 12 * 0.04, 4.5])
@@ -96,7 +96,7 @@ def test_a_job_ends_the_step_that_it_is_in_before_it_stops() -> None:
 
 def test_a_job_that_is_asked_to_stop_in_its_last_step_finishes() -> None:
     """So does a real one. It does not wait for its turn to make one step."""
-    jobs = {"a": seen(3.52, tells_steps=True, relaunch_seconds=5.0), "b": seen(1.0, tells_steps=True)}
+    jobs = {"a": seen(3.52, reports_steps=True, relaunch_seconds=5.0), "b": seen(1.0, reports_steps=True)}
     record = run(Tiresias(thresholds=(3.5,)), jobs)
     assert record.suspensions.tolist() == [0, 0]
     assert record.finished_s.tolist() == pytest.approx([3.52, 4.52])

@@ -38,7 +38,7 @@ def run(
     beliefs = rates or pairs(0.8, 0.5, NAMES)
     true_physics = Physics(**{"rates": beliefs, **physics})
     arrivals = [Arrival(at_s, JobSpec(gpus=gpus, steps=steps, profile=name)) for at_s, name, steps in jobs]
-    core = Scheduler(Cluster.parse(cluster), Packed(), settings or Settings(packing=True), rates=beliefs)
+    core = Scheduler(Cluster.parse(cluster), Packed(), settings or Settings(colocation=True), rates=beliefs)
     return Engine(core, Told(*units), true_physics, arrivals, seed=3, report_seconds=report_seconds).run()
 
 
@@ -63,7 +63,7 @@ def test_starting_and_saving_slow_nobody_down() -> None:
 
 def test_a_pair_nobody_knows_takes_turns() -> None:
     """The core believes in 0.8 and 0.5; the physics has never seen the pair."""
-    core = Scheduler(Cluster.parse("1xV100"), Packed(), Settings(packing=True), rates=pairs(0.8, 0.5, NAMES))
+    core = Scheduler(Cluster.parse("1xV100"), Packed(), Settings(colocation=True), rates=pairs(0.8, 0.5, NAMES))
     jobs = [Arrival(0.0, JobSpec(steps=8.0, profile="a")), Arrival(0.0, JobSpec(steps=20.0, profile="b"))]
     record = Engine(core, Told((0, 1)), Physics(rates=SAME_SPEED), jobs).run()
     # 0-16: 8 steps each at half speed; 16-28: the last 12 alone.
@@ -98,7 +98,7 @@ def test_a_shared_gpu_is_busy_once_and_paid_once() -> None:
 
 
 def test_whole_steps_go_by_the_rate_a_round_begins_with() -> None:
-    settings = Settings(packing=True, decide=WholeSteps(round_seconds=10.0), drawing=SelectionRules(steady=True))
+    settings = Settings(colocation=True, decide=WholeSteps(round_seconds=10.0), selection=SelectionRules(steady=True))
     record = run("1xV100", (0.0, "a", 12.0), (0.0, "b", 12.0), units=((0, 1),), settings=settings, whole_steps_seconds=10.0)
     # Round 1, 0-10: 8 of a and 5 of b. Round 2, 10-20: a ends with 4 more at 15, b goes on at 0.5 to 10.
     # Round 3, alone: the last two at 1.

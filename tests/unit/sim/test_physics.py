@@ -17,7 +17,7 @@ from rota.sim.engine import Engine
 from rota.sim.physics import Physics
 
 NODES = Cluster.parse("2x(4xV100) + 2x(2xK80)")
-TABLE = Rates({("p", "V100", 4): 8.0, ("p", "K80", 4): 2.0}, apart={("p", "V100", 4): 6.0, ("p", "K80", 4): 3.0})
+TABLE = Rates({("p", "V100", 4): 8.0, ("p", "K80", 4): 2.0}, across_nodes={("p", "V100", 4): 6.0, ("p", "K80", 4): 3.0})
 
 
 def spec(profile: str = "p", gpus: int = 4) -> JobSpec:
@@ -46,7 +46,9 @@ def test_the_upper_limit_knows_tables_that_are_faster_apart_and_gangs_that_fill_
 @pytest.mark.parametrize("penalty", [None, 1.0, 1.7])
 def test_no_placement_beats_the_upper_limit(profile: str, penalty: float | None) -> None:
     cluster = Cluster.parse("3x(4xA100) + 2x(2xV100) + 8xT4")
-    physics = Physics(rates=Rates(TABLE.table, apart=TABLE.apart, model=Catalogue(between_gb_s=1.0)), spread_penalty=penalty)
+    physics = Physics(
+        rates=Rates(TABLE.table, across_nodes=TABLE.across_nodes, model=Catalogue(between_gb_s=1.0)), spread_penalty=penalty
+    )
     for gpus in (1, 2, 4, 7, 8):
         limit = physics.fastest(spec(profile, gpus), cluster)
         for pool, nodes in product(range(3), range(1, 4)):

@@ -23,14 +23,14 @@ def per_job(program: Program, per_claimant: Any) -> Any:
     return np.asarray(per_claimant)[program.who.of]
 
 
-@pytest.mark.parametrize("packing", [False, True], ids=["alone", "shared"])
+@pytest.mark.parametrize("colocation", [False, True], ids=["alone", "shared"])
 @pytest.mark.parametrize("seed", SEEDS)
-def test_the_worst_off_is_as_well_off_as_can_be(seed: int, packing: bool) -> None:
-    question = random_question(seed, packing=packing, weights=True)
-    plain = question.plain(packing)
+def test_the_worst_off_is_as_well_off_as_can_be(seed: int, colocation: bool) -> None:
+    question = random_question(seed, colocation=colocation, weights=True)
+    plain = question.plain(colocation)
     expected = plain.raised(plain.level() / question.view().jobs.weight[plain.runs][:, None])
     for by_job in (False, True):
-        program = Program(question.view(), packing=packing, by_job=by_job)
+        program = Program(question.view(), colocation=colocation, by_job=by_job)
         vector = level_of(program) / program.weight
         raised = Raise(program, vector).solve(np.ones(len(vector)), np.zeros(len(vector)))
         assert raised is not None and raised.t == pytest.approx(expected, rel=1e-5)
@@ -39,14 +39,14 @@ def test_the_worst_off_is_as_well_off_as_can_be(seed: int, packing: bool) -> Non
         assert program.solve("vertex").value == pytest.approx(expected, rel=1e-5)
 
 
-@pytest.mark.parametrize("packing", [False, True], ids=["alone", "shared"])
+@pytest.mark.parametrize("colocation", [False, True], ids=["alone", "shared"])
 @pytest.mark.parametrize("seed", SEEDS)
-def test_water_filling_stops_each_job_exactly_where_it_must(seed: int, packing: bool) -> None:
-    question = random_question(seed, packing=packing, weights=True)
-    plain, weight = question.plain(packing), question.view().jobs.weight
+def test_water_filling_stops_each_job_exactly_where_it_must(seed: int, colocation: bool) -> None:
+    question = random_question(seed, colocation=colocation, weights=True)
+    plain, weight = question.plain(colocation), question.view().jobs.weight
     expected = plain.filled(plain.level(), lambda free: weight[plain.runs])
     for by_job in (False, True):
-        program = Program(question.view(), packing=packing, by_job=by_job)
+        program = Program(question.view(), colocation=colocation, by_job=by_job)
         found = water_fill(program, level_of(program), lambda _, weights=program.weight: weights)
         assert per_job(program, level_of(program).at(found.x)) == pytest.approx(expected, rel=2e-4), by_job
         assert found.value == pytest.approx((expected / weight[plain.runs]).min(), rel=1e-5)
@@ -152,8 +152,8 @@ def test_floors_that_cannot_be_met_are_none() -> None:
     assert Raise(program, program.rate).solve(np.ones(2), np.full(2, 0.9)) is None
 
 
-@pytest.mark.parametrize("policy", ["max-min-fairness:water_filling=true", "max-min-fairness:water_filling=true,packing=true"])
+@pytest.mark.parametrize("policy", ["max-min-fairness:water_filling=true", "max-min-fairness:water_filling=true,colocation=true"])
 @pytest.mark.parametrize("seed", range(8))
 def test_filled_shares_can_be_had(seed: int, policy: str) -> None:
-    _, effect = random_question(seed, packing="packing" in policy, weights=True).ask(policy)
+    _, effect = random_question(seed, colocation="colocation" in policy, weights=True).ask(policy)
     assert_feasible(effect)

@@ -24,13 +24,13 @@ def objective_of(program: Program, name: str) -> Any:
 @pytest.mark.parametrize("seed", SEEDS)
 def test_shared_columns_reach_the_optimum_of_all_pairs(seed: int, weights: bool) -> None:
     """Weights make several claimants of a kind, whose sides are columns of their own."""
-    question = random_question(seed, packing=True, weights=weights)
-    plain, view = question.plain(packing=True), question.view()
+    question = random_question(seed, colocation=True, weights=weights)
+    plain, view = question.plain(colocation=True), question.view()
     best = plain.best(plain.rate.sum(axis=0))
     assert best is not None
     expected = {"sum": best[0], "least": plain.raised(plain.level() / view.jobs.weight[:, None])}
     for name, by_job in (("sum", False), ("least", False), ("sum", True), ("least", True)):
-        program = Program(view, packing=True, by_job=by_job)
+        program = Program(view, colocation=True, by_job=by_job)
         program.maximise(objective_of(program, name))
         found = program.solve()
         assert found.value == pytest.approx(expected[name], rel=1e-5), (name, by_job)
@@ -46,22 +46,22 @@ def effect_of(question: Question, share: Any) -> Any:
     return Effect(question.view(), share)
 
 
-@pytest.mark.parametrize("packing", [False, True], ids=["alone", "shared"])
+@pytest.mark.parametrize("colocation", [False, True], ids=["alone", "shared"])
 @pytest.mark.parametrize("seed", SEEDS)
-def test_kinds_together_are_jobs_one_by_one(seed: int, packing: bool) -> None:
+def test_kinds_together_are_jobs_one_by_one(seed: int, colocation: bool) -> None:
     """The same objective; and where the optimum is unique, the same GPU time of each kind in each pool."""
-    question = random_question(seed, packing=packing)
+    question = random_question(seed, colocation=colocation)
     view = question.view()
     values, used, filled = [], [], []
     for by_job in (False, True):
-        program = Program(view, packing=packing, by_job=by_job)
+        program = Program(view, colocation=colocation, by_job=by_job)
         program.maximise(objective_of(program, "sum"))
         found = program.solve()
         values.append(found.value)
         share: Any = time_shares(found.shares(), question.table.options, question.table.kind)
-        rows = view.options.by_account[view.jobs.kind]
+        rows = view.options.by_share_column[view.jobs.kind]
         used.append(np.bincount(rows[rows >= 0], weights=share[rows >= 0], minlength=len(view.options)))
-        again = Program(view, packing=packing, by_job=by_job)
+        again = Program(view, colocation=colocation, by_job=by_job)
         level = again.rate * (again.gpus / again.average_type_rate)
         filled.append(level.at(water_fill(again, level, lambda _, p=again: p.weight).x)[again.who.of])
     assert values[0] == pytest.approx(values[1], rel=1e-6)
@@ -74,7 +74,7 @@ TWINS = {("a", "a"): ((0.9, 0.9),) * 3}
 
 @pytest.mark.parametrize("how", [{}, {"by_job": True}, {"apart": np.array([5])}])
 def test_the_only_one_of_its_kind_never_shares_with_itself(how: Any) -> None:
-    program = Program(Question((1, 0, 0), {"a": (1, 0, 0)}, ["a"], pairs=TWINS).view(), packing=True, **how)
+    program = Program(Question((1, 0, 0), {"a": (1, 0, 0)}, ["a"], pairs=TWINS).view(), colocation=True, **how)
     program.maximise(program.rate.sum())
     found = program.solve()
     assert found.value == pytest.approx(1.0, abs=1e-6)
@@ -84,7 +84,7 @@ def test_the_only_one_of_its_kind_never_shares_with_itself(how: Any) -> None:
 
 def test_two_of_a_kind_share() -> None:
     for how in ({}, {"by_job": True}):
-        program = Program(Question((1, 0, 0), {"a": (1, 0, 0)}, ["a", "a"], pairs=TWINS).view(), packing=True, **how)
+        program = Program(Question((1, 0, 0), {"a": (1, 0, 0)}, ["a", "a"], pairs=TWINS).view(), colocation=True, **how)
         program.maximise(program.rate.sum() if how else program.members @ program.rate)
         assert program.solve().value == pytest.approx(1.8, abs=1e-5)
 
@@ -93,7 +93,7 @@ def test_a_heavy_one_among_many_of_its_kind_shares_only_while_there_are_others()
     """Job 0 has a claim of its own; two are of the same kind. On one GPU of two there are three jobs to pair up."""
     jobs = [{"profile": "a", "weight": 9.0}, "a", "a"]
     question = Question((2, 0, 0), {"a": (1, 0, 0)}, jobs, pairs=TWINS)
-    program = Program(question.view(), packing=True)
+    program = Program(question.view(), colocation=True)
     heavy = int(np.argmax(program.weight))
     shared = (program.view.options.partner_kind[program.option] >= 0) & (program.claimant == heavy)
     x = np.zeros(program.columns)
@@ -108,7 +108,7 @@ def test_a_kind_nobody_of_which_is_here_is_nobodys_partner() -> None:
     rates = {"a": (1, 0, 0), "b": (1, 0, 0)}
     jobs = [{"profile": "a", "gpus": 2}, {"profile": "b", "gpus": 2}, {"profile": "a", "gpus": 1}]
     question = Question((2, 0, 0), rates, jobs, pairs={("a", "b"): ((0.9, 0.9),) * 3}, usable=(1, 0, 0))
-    program = Program(question.view(), packing=True)
+    program = Program(question.view(), colocation=True)
     program.maximise(program.members @ program.rate)
     assert program.solve().value == pytest.approx(1.0, abs=1e-6)
 
@@ -116,7 +116,7 @@ def test_a_kind_nobody_of_which_is_here_is_nobodys_partner() -> None:
 def test_both_sides_count_each_their_own_rate_and_the_gpu_once() -> None:
     pairs = {("a", "b"): ((0.75, 2.0),) * 3}
     question = Question((1, 0, 0), {"a": (1, 0, 0), "b": (4, 0, 0)}, ["a", "b"], pairs=pairs)
-    program = Program(question.view(), packing=True)
+    program = Program(question.view(), colocation=True)
     assert program.columns == 3, "two alone, and one for both sides together"
     x = np.where(program.view.options.partner_kind[program.option] >= 0, 1.0, 0.0)
     x = np.array([x[program._column == column].max() for column in range(program.columns)])
@@ -129,7 +129,7 @@ def test_sides_of_unequal_numbers_are_in_proportion() -> None:
     """Three of kind a beside one of kind b: each of the three is there a third of the time at most."""
     pairs = {("a", "b"): ((1.0, 1.0),) * 3}
     question = Question((4, 0, 0), {"a": (1, 0, 0), "b": (1, 0, 0)}, ["a", "b", "a", "a"], pairs=pairs)
-    program = Program(question.view(), packing=True)
+    program = Program(question.view(), colocation=True)
     program.maximise((program.members * 0.0 + 1.0) @ program.rate)
     program.minimise(program.gpus_used.sum())
     found = program.solve()

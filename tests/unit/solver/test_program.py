@@ -17,7 +17,7 @@ ABC = ("a", "b", "c")
 
 
 def ask(jobs: Any = ABC, counts: Any = (1, 1, 1), **options: Any) -> Program:
-    how = {name: options.pop(name) for name in ("by_job", "by_weight", "apart", "aware", "packing") if name in options}
+    how = {name: options.pop(name) for name in ("by_job", "by_weight", "apart", "type_aware", "colocation") if name in options}
     return Program(Question(counts, RATES, jobs, **options).view(), **how)
 
 
@@ -268,26 +268,26 @@ def test_a_goal_that_is_no_number_says_what_to_do() -> None:
 POLICIES = [
     "max-min-fairness",
     "max-min-fairness:face=vertex",
-    "max-min-fairness:aware=false",
+    "max-min-fairness:type_aware=false",
     "max-min-fairness:water_filling=true",
-    "max-min-fairness:packing=true",
-    "max-min-fairness:water_filling=true,packing=true",
+    "max-min-fairness:colocation=true",
+    "max-min-fairness:water_filling=true,colocation=true",
     "hierarchical",
-    "hierarchical:aware=false",
+    "hierarchical:type_aware=false",
     "finish-time-fairness",
-    "finish-time-fairness:aware=false",
-    "finish-time-fairness:packing=true",
+    "finish-time-fairness:type_aware=false",
+    "finish-time-fairness:colocation=true",
     "makespan",
-    "makespan:aware=false",
-    "makespan:packing=true",
+    "makespan:type_aware=false",
+    "makespan:colocation=true",
     "max-throughput",
-    "max-throughput:aware=false",
+    "max-throughput:type_aware=false",
     "min-cost",
     "min-cost:slo=true",
-    "min-cost:slo=true,packing=true",
+    "min-cost:slo=true,colocation=true",
     "isolated",
     "allox",
-    "fifo:packing=true",
+    "fifo:colocation=true",
 ]
 PAIRS = {("a", "b"): ((1.5, 2.0),) * 3, ("a", "a"): ((1.6, 1.6),) * 3}
 
@@ -307,7 +307,7 @@ def test_nobody_there(policy: str, pairs: Any) -> None:
 def test_one_job_has_all_it_can_use(policy: str, pairs: Any) -> None:
     _, effect = Question((1, 1, 1), RATES, ("a",), pairs=pairs).ask(policy)
     assert_feasible(effect)
-    if any(word in policy for word in ("min-cost", "isolated", "aware=false")):  # the fastest is not what they look for
+    if any(word in policy for word in ("min-cost", "isolated", "type_aware=false")):  # the fastest is not what they look for
         assert effect.share.sum() > 0.9
     else:
         assert effect.rate[0] == pytest.approx(2.0, abs=1e-3)

@@ -32,7 +32,7 @@ ELASTIC = {"profile": "net", "gpus": 2, "gpu_counts": (1, 4), "batch_size": 128,
 
 @pytest.mark.parametrize(
     ("rule", "by_gpus"),
-    [("asked", {1: 128, 2: 128, 4: 128}), ("largest", {1: 64, 2: 128, 4: 256})],
+    [("requested", {1: 128, 2: 128, 4: 128}), ("largest", {1: 64, 2: 128, 4: 256})],
 )
 def test_which_batch_size(rule: BatchRule, by_gpus: dict[int, int]) -> None:
     view = view_of(ELASTIC)
@@ -68,7 +68,7 @@ def test_where_no_batch_keeps_what_each_gpu_has_the_smallest_is_taken() -> None:
 
 def test_a_part_of_a_gpu_counts_as_a_whole_one() -> None:
     view = view_of({"gpus": 0.5}, {"gpus": 1})
-    for rule in ("best", "largest", "asked"):
+    for rule in ("best", "largest", "requested"):
         table = table_of(view, rule)
         assert table.option.shape == (2, 2, 2) and (table.option[:, :, 1] >= 0).all()
 

@@ -57,23 +57,23 @@ class Slow:
         return first, fixed
 
 
-def ask(question: Question, packing: bool, age: Any) -> tuple[Program, Any, Slow]:
+def ask(question: Question, colocation: bool, age: Any) -> tuple[Program, Any, Slow]:
     view = question.view()
-    program = Program(view, by_job=True, packing=packing)
+    program = Program(view, by_job=True, colocation=colocation)
     steps = view.jobs.steps_left
     fair = steps / program.equal_rate
-    slow = Slow(question.plain(packing), steps, age, fair)
+    slow = Slow(question.plain(colocation), steps, age, fair)
     found = lowest_target(program, slow.need, (age + steps / program.best_rate) / fair)
     return program, found, slow
 
 
-@pytest.mark.parametrize("packing", [False, True], ids=["alone", "shared"])
+@pytest.mark.parametrize("colocation", [False, True], ids=["alone", "shared"])
 @pytest.mark.parametrize("seed", range(8))
-def test_the_largest_rho_is_as_low_as_can_be_and_then_the_next(seed: int, packing: bool) -> None:
-    question = random_question(seed, packing=packing, most=5)
+def test_the_largest_rho_is_as_low_as_can_be_and_then_the_next(seed: int, colocation: bool) -> None:
+    question = random_question(seed, colocation=colocation, most=5)
     rng = np.random.default_rng(seed)
     age = rng.choice([0.0, 1.0], size=len(question.specs)) * rng.uniform(0, 3000, size=len(question.specs))
-    program, found, slow = ask(question, packing, age)
+    program, found, slow = ask(question, colocation, age)
     first, expected = slow.rates()
     rate = program.rate.at(found.x)
     assert (rate >= np.minimum(slow.need(first), slow.best) * (1 - 1e-4)).all(), "everybody meets the first target or cannot"
@@ -103,7 +103,7 @@ def test_a_hopeless_job_takes_what_it_can_use_from_those_with_time() -> None:
     assert effect.rate.sum() == pytest.approx(1.0, abs=1e-4) and effect.rate[0] > effect.rate[1]
 
 
-@pytest.mark.parametrize("policy", ["finish-time-fairness", "finish-time-fairness:aware=false"])
+@pytest.mark.parametrize("policy", ["finish-time-fairness", "finish-time-fairness:type_aware=false"])
 def test_no_gpu_idles_while_somebody_could_use_it(policy: str) -> None:
     rates = {"a": (2.0, 1.0, 0.5), "b": (3.0, 2.0, 1.0)}
     for counts in ((1, 1, 1), (2, 1, 0), (1, 0, 3)):

@@ -4,7 +4,7 @@ import math
 from collections.abc import Sequence
 from typing import Any
 
-from rota.tactics.pair_up import Packable, PairWish, pair_up
+from rota.tactics.pair_up import Packable, PairProposal, pair_up
 
 SEEN = {("a", "b"): 0.5, ("a", "c"): -0.2, ("b", "c"): 0.1}
 
@@ -14,29 +14,29 @@ def gain(host: str, guest: str, pool: int, gpus: int) -> float | None:
     return SEEN.get((first, second))
 
 
-def wishes_of(runners: Sequence[Packable], joiners: Sequence[Packable], **given: Any) -> list[PairWish]:
-    return pair_up(runners, joiners, gain, **{"least_gain": 0.2, "busy": set(), **given})
+def wishes_of(runners: Sequence[Packable], joiners: Sequence[Packable], **given: Any) -> list[PairProposal]:
+    return pair_up(runners, joiners, gain, **{"min_gain": 0.2, "busy": set(), **given})
 
 
-def job(position: int, name: str, utilisation: float = 0.5, **fields: object) -> Packable:
-    plain = Packable(position, name, position, 0, 1, position, utilisation, math.nan, math.inf)
+def job(position: int, name: str, utilization: float = 0.5, **fields: object) -> Packable:
+    plain = Packable(position, name, position, 0, 1, position, utilization, math.nan, math.inf)
     return plain._replace(**fields)  # type: ignore[arg-type]
 
 
 def test_the_pair_that_gains_most_is_chosen() -> None:
     (wish,) = wishes_of([job(0, "a"), job(1, "c")], [job(2, "b")])
-    assert (wish.runner, wish.joiner, wish.option, wish.hoped) == (0, 2, 2, None)
+    assert (wish.runner, wish.joiner, wish.option, wish.expected_gain) == (0, 2, 2, None)
 
 
 def test_a_pair_that_does_worse_than_turns_is_left_alone() -> None:
     assert not wishes_of([job(0, "a")], [job(1, "c")])
-    assert not wishes_of([job(0, "b")], [job(1, "c")], least_gain=0.2)
-    assert wishes_of([job(0, "b")], [job(1, "c")], least_gain=0.0)
+    assert not wishes_of([job(0, "b")], [job(1, "c")], min_gain=0.2)
+    assert wishes_of([job(0, "b")], [job(1, "c")], min_gain=0.0)
 
 
 def test_a_pair_nobody_has_seen_is_tried_if_it_leaves_enough_idle() -> None:
     (wish,) = wishes_of([job(0, "x", 0.4)], [job(1, "y", 0.7)])
-    assert wish.hoped is not None and abs(wish.hoped - 0.9) < 1e-9
+    assert wish.expected_gain is not None and abs(wish.expected_gain - 0.9) < 1e-9
     assert not wishes_of([job(0, "x", 0.95)], [job(1, "y", 0.9)])
     assert not wishes_of([job(0, "x", 0.4)], [job(1, "y", 0.7)], surprise=-0.8), "trials disappoint"
 

@@ -40,7 +40,7 @@ def test_the_load_is_met(jobs: int, seed: int, load: float, gpus: int, multi: bo
 def test_the_load_only_chooses_the_mean_time_between_arrivals() -> None:
     light, heavy = gavel_jobs(80, 3, load=0.4), gavel_jobs(80, 3, load=0.8)
     assert [arrival.spec for arrival in light.arrivals] == [arrival.spec for arrival in heavy.arrivals]
-    apart = gavel_jobs(80, 3, seconds_between=1000)
+    apart = gavel_jobs(80, 3, mean_gap_seconds=1000)
     ratio = light.arrivals[-1].submitted_s / apart.arrivals[-1].submitted_s
     for one, other in zip(light.arrivals, apart.arrivals, strict=True):
         assert one.submitted_s == pytest.approx(ratio * other.submitted_s, rel=1e-9)
@@ -68,7 +68,7 @@ def test_what_has_a_stream_of_its_own_changes_no_job() -> None:
 
 
 def test_all_at_once_and_all_alike() -> None:
-    trace = gavel_jobs(20, 1, seconds_between=0, duration=600)
+    trace = gavel_jobs(20, 1, mean_gap_seconds=0, duration=600)
     assert {arrival.submitted_s for arrival in trace.arrivals} == {0.0}
     assert run_seconds(trace) == pytest.approx([600.0] * 20)
     assert gavel_jobs(1, 0).arrivals[0].submitted_s == 0.0, "a single job has no span"
@@ -87,8 +87,8 @@ def test_the_name_makes_it_again() -> None:
     trace = open_trace(text)
     assert (trace.name, trace.format) == (text, "gavel")
     assert trace.arrivals == gavel_jobs(30, 4, load=0.9, multi=True, slo=True).arrivals
-    assert named(gavel_jobs(5, 2, multi=True, seconds_between=60).name).arrivals == (
-        gavel_jobs(5, 2, multi=True, seconds_between=60).arrivals
+    assert named(gavel_jobs(5, 2, multi=True, mean_gap_seconds=60).name).arrivals == (
+        gavel_jobs(5, 2, multi=True, mean_gap_seconds=60).arrivals
     )
     assert named("gavel").arrivals == gavel_jobs().arrivals
 
@@ -114,7 +114,7 @@ def test_a_profile_that_cannot_run_them(tmp_path: Path) -> None:
         ("gavel:jobs=0", "jobs", "from 1 to"),
         ("gavel:multi=yes", "multi", "true or false"),
         ("gavel:load=0", "load", "number from"),
-        ("gavel:load=0.5,seconds_between=9", "seconds_between", "cannot be combined"),
+        ("gavel:load=0.5,mean_gap_seconds=9", "mean_gap_seconds", "cannot be combined"),
         ("gavel:multy=true", "option", "Closest: multi."),
         ("gavel:duration=0", "duration", "number from"),
         ("gavel:profile=", "profile", "path of a table"),

@@ -188,7 +188,7 @@ def test_the_seed_decides_and_the_name_says_all(name: str) -> None:
 def test_settings_of_their_own() -> None:
     assert gpus(sia_jobs(160, 1, largest=8)).max() == 8
     assert sia_jobs(20, 1, hours=0).arrivals[-1].submitted_s == 0.0
-    assert {arrival.submitted_s for arrival in tiresias_jobs(20, 1, seconds_between=0).arrivals} == {0.0}
+    assert {arrival.submitted_s for arrival in tiresias_jobs(20, 1, mean_gap_seconds=0).arrivals} == {0.0}
 
 
 @pytest.mark.parametrize(

@@ -13,10 +13,10 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from rota.train import agreement
-from rota.train.agreement import GO_ON, LEAVE, SAVE, Action, Alone, Announcement, FirstRank, OtherRank
+from rota.train.agreement import GO_ON, LEAVE, SAVE, Action, Announcement, OtherRank, RankZero, SingleRank
 from rota.train.checkpoint import checkpoints_at
 from rota.train.object_store import open_object_store
-from rota.train.rank_store import FolderRankStore, ObjectBoard, RankStore
+from rota.train.rank_store import FolderRankStore, ObjectRankStore, RankStore
 from tests.examples import examples
 
 
@@ -28,7 +28,7 @@ class Ranks:
     """Ranks that are stepped by hand, in any order: one that would wait gives way instead."""
 
     def __init__(self, board: RankStore, count: int, start: int) -> None:
-        self.ranks = [FirstRank(board), *(OtherRank(board) for _ in range(count - 1))]
+        self.ranks = [RankZero(board), *(OtherRank(board) for _ in range(count - 1))]
         self.steps = [start] * count
         self.saves: list[list[int]] = [[] for _ in range(count)]
         self.left: list[int | None] = [None] * count
@@ -109,13 +109,13 @@ def new_board(place: str, folder: Path) -> RankStore:
         return FolderRankStore(folder)
     pytest.importorskip("fsspec")
     open_object_store("memory://").delete(f"ranks-{os.getpid()}")
-    return ObjectBoard(open_object_store("memory://"), f"ranks-{os.getpid()}")
+    return ObjectRankStore(open_object_store("memory://"), f"ranks-{os.getpid()}")
 
 
 @pytest.mark.usefixtures("nobody_sleeps")
 def test_a_full_disk_stops_nobody_before_the_limit(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     board = FolderRankStore(tmp_path)
-    first, other = FirstRank(board), OtherRank(board)
+    first, other = RankZero(board), OtherRank(board)
     first.begin(Announcement(0))
     other.begin(Announcement(0))
 
@@ -135,16 +135,16 @@ def test_a_full_disk_stops_nobody_before_the_limit(tmp_path: Path, monkeypatch: 
 @pytest.mark.usefixtures("nobody_sleeps")
 def test_all_begin_with_what_the_first_found(tmp_path: Path) -> None:
     board = FolderRankStore(tmp_path)
-    first, other = FirstRank(board), OtherRank(board)
+    first, other = RankZero(board), OtherRank(board)
     with pytest.raises(MustWait):
         other.begin(Announcement(0))
     first.begin(Announcement(40, start="step-40", written=6))
     found = other.begin(Announcement(0))
-    assert (found.start, found.written, found.limit) == ("step-40", 6, 40 + agreement.LEAST_AHEAD)
+    assert (found.start, found.written, found.limit) == ("step-40", 6, 40 + agreement.MIN_AHEAD)
 
 
 def test_a_process_alone_does_at_once_what_it_is_asked() -> None:
-    alone = Alone()
+    alone = SingleRank()
     answers = [alone.at(5, stop=asked, save=save) for asked, save in ((False, False), (False, True), (True, False), (True, True))]
     assert answers == [GO_ON, SAVE, LEAVE, LEAVE]
     assert Action(save=True, leave=True) == LEAVE
@@ -185,7 +185,7 @@ except YieldExit as left:
 @pytest.mark.usefixtures("nobody_sleeps")
 def test_a_board_that_cannot_be_read_is_tried_again_for_a_while(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     board = FolderRankStore(tmp_path)
-    first, other = FirstRank(board), OtherRank(board)
+    first, other = RankZero(board), OtherRank(board)
     first.begin(Announcement(0))
 
     def down(name: str) -> bytes | None:
@@ -201,7 +201,7 @@ def test_a_board_that_cannot_be_read_is_tried_again_for_a_while(tmp_path: Path, 
         patch.setattr(board, "get", lambda name: b'{"limit": 2, "sa')
         with pytest.raises(MustWait):
             other.begin(Announcement(0))
-    assert other.begin(Announcement(0)).limit == agreement.LEAST_AHEAD
+    assert other.begin(Announcement(0)).limit == agreement.MIN_AHEAD
 
 
 @pytest.mark.parametrize(("seed", "nodes"), [(0, 1), (1, 1), (0, 2)])

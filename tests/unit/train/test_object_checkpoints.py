@@ -22,9 +22,9 @@ from rota.train.checkpoint import Checkpoints, checkpoints_at  # noqa: E402
 from rota.train.folder_checkpoints import FolderCheckpointStore  # noqa: E402
 from rota.train.manifest import CompleteCheckpoint, manifest_bytes, parse_manifest  # noqa: E402
 from rota.train.object_checkpoints import ObjectCheckpointStore  # noqa: E402
-from rota.train.object_store import FolderObjects, ObjectStore, open_object_store  # noqa: E402
+from rota.train.object_store import FolderObjectStore, ObjectStore, open_object_store  # noqa: E402
 from rota.train.rank_environment import JobEnvironment  # noqa: E402
-from rota.train.rank_store import FolderRankStore, ObjectBoard, RankStore  # noqa: E402
+from rota.train.rank_store import FolderRankStore, ObjectRankStore, RankStore  # noqa: E402
 from rota.train.session import CheckpointWarning, Session, YieldExit  # noqa: E402
 from tests.examples import examples  # noqa: E402
 from tests.unit.train.stores import LibraryError, SmallStore  # noqa: E402
@@ -328,7 +328,9 @@ def in_ranks(url: str, board: RankStore, count: int, save: Callable[[Path, int],
 @pytest.fixture(params=["folder", "objects"])
 def board(request: pytest.FixtureRequest, tmp_path: Path, memory: str) -> RankStore:
     return (
-        FolderRankStore(tmp_path / "board") if request.param == "folder" else ObjectBoard(open_object_store(memory), "ranks.i1.0")
+        FolderRankStore(tmp_path / "board")
+        if request.param == "folder"
+        else ObjectRankStore(open_object_store(memory), "ranks.i1.0")
     )
 
 
@@ -432,7 +434,7 @@ def test_a_folder_may_be_given_as_a_url(memory: str) -> None:
 def test_a_url_is_a_store_and_a_path_is_a_folder(tmp_path: Path, memory: str) -> None:
     assert isinstance(checkpoints_at(tmp_path).store, FolderCheckpointStore)
     assert isinstance(checkpoints_at(memory).store, ObjectCheckpointStore)
-    assert type(open_object_store(memory)) is ObjectStore and type(open_object_store(f"file://{tmp_path}")) is FolderObjects
+    assert type(open_object_store(memory)) is ObjectStore and type(open_object_store(f"file://{tmp_path}")) is FolderObjectStore
     with pytest.raises(OptionError, match=r"checkpoint\.dir: 'nope://a/b' — can't be opened: Protocol not known: nope"):
         open_object_store("nope://a/b")
 
