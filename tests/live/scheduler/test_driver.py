@@ -29,7 +29,7 @@ from rota.model.units import FOREVER
 from rota.wire.spec import Spec
 from rota.wire.submitted import SubmittedJob
 
-PATIENCE = 60.0
+PATIENCE = 300.0
 
 
 class Instant:
