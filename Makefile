@@ -10,8 +10,8 @@ MAKEFLAGS += --no-builtin-rules --no-print-directory
 PYTHON ?=
 ARGS ?=
 JOBS ?= 2
-# Three times the cores: of six files of tests, about four wait for real processes.
-TEST_JOBS ?= 6
+# Twice the cores: of four files of tests, about two wait for real processes. Each worker takes 7 s of CPU to import all tests.
+TEST_JOBS ?= 4
 
 # Without bytecode each process would compile Rota and pytest would rewrite all tests again: half of the CPU of a run.
 export PYTHONDONTWRITEBYTECODE :=
@@ -31,7 +31,7 @@ PSYCOPG_STAMP := $(VENV)/.psycopg-$(PSYCOPG)
 TORCH := 2.13.0
 TORCH_STAMP := $(VENV)/.torch-$(TORCH)
 
-.PHONY: help setup demo quick test test-all lint types format docs reference lock bench chaos ray-chaos fuzz clean compiled browser torch ray postgres screenshots
+.PHONY: help setup demo quick test test-all lint types format docs reference lock bench chaos ray-chaos fuzz clean browser torch ray postgres screenshots
 
 help:
 	@echo 'make setup   create .venv with Rota and the tools for its tests (done once; again when a lock changes)'
@@ -173,16 +173,12 @@ screenshots: $(DEV_STAMP) browser
 	@ROTA_SCREENSHOTS=docs/images $(PY) -m pytest -q tests/browser
 	@echo 'docs/images is up to date'
 
-# Each worker imports all files of tests. In a new clone they are compiled once before, and not by all workers at the same time.
-compiled: $(DEV_STAMP)
-	@$(PY) -m pytest --collect-only -qq >/dev/null 2>&1 || echo '== some tests cannot be imported: the run will say why'
-
 # Files of tests that keep a core busy and files that wait for real processes take turns (tests/conftest.py), so that both cores
 # are in use all the time. A file runs whole on one worker: what its tests share is started once.
 suite = $(PY) -m pytest -n $(TEST_JOBS) --dist loadfile --no-loadscope-reorder --durations=20 $(1) $(ARGS)
 
 test: browser torch ray postgres | $(DEV_STAMP)
-	@$(MAKE) -j2 lint types docs compiled
+	@$(MAKE) -j2 lint types docs
 	@echo '== tests'
 	@$(call suite,-m 'not nightly')
 
@@ -190,7 +186,7 @@ test: browser torch ray postgres | $(DEV_STAMP)
 test-all: export ROTA_EXAMPLES := many
 test-all: export ROTA_SEED := $(or $(SEED),$(shell date +%Y%m%d))
 test-all: browser torch ray postgres | $(DEV_STAMP)
-	@$(MAKE) -j2 lint types docs compiled
+	@$(MAKE) -j2 lint types docs
 	@echo "== all tests, seed $$ROTA_SEED (again: make test-all SEED=$$ROTA_SEED)"
 	@$(call suite,--hypothesis-seed=$$ROTA_SEED)
 

@@ -24,9 +24,9 @@ from hypothesis import settings
 
 from tests.examples import DEFAULT
 
+# Threads of PyTorch and BLAS spin while they wait for each other. Several workers share the cores already.
 for _variable in ("OMP_NUM_THREADS", "OPENBLAS_NUM_THREADS", "MKL_NUM_THREADS"):
     os.environ.setdefault(_variable, "1")
-"""Threads of PyTorch and BLAS spin while they wait for each other. Several workers share the cores already."""
 
 settings.register_profile("rota", DEFAULT)
 settings.load_profile("rota")
@@ -62,8 +62,8 @@ NEEDS: dict[str, tuple[str, ...]] = {
     "tests/unit/train/test_object_checkpoints.py": ("process",),
 }
 """Marks by path; a path may match several rows, and has the marks of all."""
-PACKAGES = {"ray": "ray", "torch": "torch"}
-"""The package that a mark needs. Test files do not import these: each worker would, as it collects all of them."""
+PACKAGES = ("ray", "torch")
+"""Marks that are names of packages. Where a package is missing, its tests are skipped."""
 MAX_RETRIES = 2
 RETRIED = "retried"
 """The outcome of a first try that failed."""
@@ -77,7 +77,7 @@ def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
             if f"/{place}" in path:
                 for mark in marks:
                     item.add_marker(mark)
-                    if mark in PACKAGES and not _is_installed(PACKAGES[mark]):
+                    if mark in PACKAGES and not _is_installed(mark):
                         item.add_marker(pytest.mark.skip(reason=f"{mark} is not installed: make {mark}"))
     items[:] = in_turns(items)
 

@@ -96,7 +96,7 @@ def test_every_target_is_declared_and_most_are_explained() -> None:
     declared = re.search(r"^\.PHONY: (help .*)$", text("Makefile"), re.MULTILINE)
     assert declared and set(declared[1].split()) == targets()
     explained = set(re.findall(r"@echo 'make ([a-z-]+) ", text("Makefile")))
-    assert targets() - explained == {"help", "browser", "compiled", "postgres", "ray", "torch"}
+    assert targets() - explained == {"help", "browser", "postgres", "ray", "torch"}
 
 
 def test_the_locks_agree_and_every_pin_has_a_hash() -> None:

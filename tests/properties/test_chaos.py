@@ -276,7 +276,7 @@ def crowded_world(seed: int, **options: Any) -> Chaos:
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize("batch", range(scaled(5)))
+@pytest.mark.parametrize("batch", range(6 if PROFILE == "many" else 1))
 def test_sharing_survives_too(batch: int) -> None:
     steps, counts, seed = 0, Counter[str](), 1000 * batch
     while steps < STEPS_PER_BATCH:

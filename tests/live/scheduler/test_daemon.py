@@ -26,7 +26,7 @@ from rota.wire.job_filter import JobFilter
 from rota.wire.spec import Spec
 from rota.wire.submission import Submission
 
-PATIENCE = 60.0
+PATIENCE = 300.0
 
 
 def configuration(cluster: str = "4xV100", policy: str = "fifo") -> dict[str, Any]:

@@ -30,7 +30,7 @@ from rota.model.units import FOREVER
 from rota.wire.spec import Spec
 from rota.wire.submission import Submission
 
-PATIENCE = 60.0
+PATIENCE = 300.0
 
 
 class Instant:

@@ -97,9 +97,9 @@ def test_what_comes_between_two_looks_is_kept_in_bounds(follower: Follower) -> N
 def test_a_pattern_that_never_ends_is_given_up(pattern: str, line: bytes) -> None:
     assert re.compile(pattern).groups <= 2
     follower = Follower(pattern)
-    before_s = time.monotonic()
+    before_s = time.process_time()
     follower.add((line + b"\n") * 300)
-    assert time.monotonic() - before_s < 20.0
+    assert time.process_time() - before_s < 20.0
     assert not follower.progress.wanted and "took more than" in follower.progress.problem
     assert follower.add(b"aaa\n") == (None, None)
     time.sleep(0.3)  # No alarm is left behind.

@@ -24,7 +24,7 @@ from rota.sim.engine import Engine
 from rota.sim.physics import Physics
 from rota.traces.synthetic import synthetic
 
-PATIENCE = 60.0
+PATIENCE = 300.0
 
 
 class Twice:
