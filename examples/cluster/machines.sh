@@ -12,6 +12,6 @@ ports='--node-manager-port=6380 --object-manager-port=6381 --min-worker-port=100
 case ${1:-} in
     head) exec ray start --head --port=6379 --num-gpus=0 --include-dashboard=false $ports --block ;;
     node) exec ray start --address="$2:6379" --labels="rota/node=$3" --num-gpus="$4" $ports --block ;;
-    up)   exec rota up --ray auto --home /shared/rota --node-folder /var/tmp/rota ;;
+    up)   exec rota up --ray auto --home /shared/rota --node-dir /var/tmp/rota ;;
     *)    echo 'usage: machines.sh head | node HEAD NAME GPUS | up' >&2; exit 2 ;;
 esac

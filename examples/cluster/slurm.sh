@@ -16,4 +16,4 @@ sleep 15
 # On every node, the head's too: a second Ray node there has its GPUs.
 srun --overlap ray start --address="$address:6379" --num-gpus="$SLURM_GPUS_ON_NODE" --block &
 sleep 30
-srun --overlap --nodes=1 --ntasks=1 --nodelist="$head" rota up --ray "$address:6379" --home "$home" --node-folder "${TMPDIR:-/tmp}/rota"
+srun --overlap --nodes=1 --ntasks=1 --nodelist="$head" rota up --ray "$address:6379" --home "$home" --node-dir "${TMPDIR:-/tmp}/rota"

@@ -209,7 +209,7 @@ def cluster_agent(folder: Path, name: str, address: str, *, accelerator: str = "
     a node on which NVML finds no GPU.
     """
     folder = state_folder() / folder
-    make_folder(folder, instead="--node-folder with a folder that only you can write, on a disk of each node's own")
+    make_folder(folder, instead="--node-dir with a folder that only you can write, on a disk of each node's own")
     files = NodeFiles(folder)
     every = find_gpus() if not pretend_gpus else []
     found = [gpu for gpu in every if gpu.accelerator == every[0].accelerator]  # other types would be another node

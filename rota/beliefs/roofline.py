@@ -138,16 +138,16 @@ def step_seconds(
     gpus: int = 1,
     nodes: int = 1,
     *,
-    inside_gb_s: float | None = None,
-    between_gb_s: float = BETWEEN_NODES_GB_S,
+    intra_node_gb_s: float | None = None,
+    inter_node_gb_s: float = BETWEEN_NODES_GB_S,
     passes: int = 1,
 ) -> float:
     """Return the seconds of one optimiser step of a gang with `batch` examples per GPU, accumulated over this many passes."""
-    inside = accelerator.link_gb_s if inside_gb_s is None else inside_gb_s
+    inside = accelerator.link_gb_s if intra_node_gb_s is None else intra_node_gb_s
     busy = busy_seconds(workload, accelerator, batch / passes, gpus)
     alone = passes * (busy + overhead_seconds(workload, accelerator))
     if gpus == 1:
         return alone
     # A ring is as fast as its slowest link.
-    ring = ring_seconds(workload, gpus, min(inside, between_gb_s) if nodes > 1 else inside)
+    ring = ring_seconds(workload, gpus, min(inside, inter_node_gb_s) if nodes > 1 else inside)
     return alone + max(0.0, ring - OVERLAP * busy)

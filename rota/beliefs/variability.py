@@ -65,7 +65,7 @@ class Variability:
     recent: Mapping[tuple[int, int], tuple[Measurement, ...]] = field(default_factory=dict)
     """(class, GPU) -> the first belief, then the latest measurements."""
     first_uncertainty: Floats | None = None
-    """Spread before anything was learned; None if nothing was learned yet."""
+    """Uncertainty before anything was learned; None if nothing was learned yet."""
 
     def __post_init__(self) -> None:
         if not self.classes or len(set(self.classes)) != len(self.classes):

@@ -114,7 +114,7 @@ def _flat(value: Any) -> list[dict[str, Any]]:
     """Return one row per run: its parameters, then its summary."""
     found = []
     for each in value if isinstance(value, list) else [value]:
-        params = {("window" if name == "jobs" else name): _cell(item) for name, item in each["params"].items()}
+        params = {name: _cell(item) for name, item in each["params"].items()}
         row = params | each["summary"]
         if each.get("paired"):
             row |= {"paired_against": each["paired"]["against"], "mean_jct_ratio": each["paired"]["mean_jct_ratio"]}

@@ -72,7 +72,7 @@ def show(
             return
         typer.echo(f"{held.path}: {len(held.profiles):,} profiles on {', '.join(held.accelerators)}")
         typer.echo(
-            f"measured  {held.alone:,} alone, {held.never:,} of them 0; {held.across_nodes:,} over several nodes; {held.pairs:,} pairs"
+            f"measured  {held.alone:,} alone, {held.never:,} of them 0; {held.across_nodes:,} across nodes; {held.pairs:,} pairs"
         )
         typer.echo(f"GPUs      {', '.join(str(count) for count in held.gpus)}")
         typer.echo(
@@ -105,7 +105,9 @@ def error(
     really: Annotated[
         list[str] | None,
         typer.Option(
-            "--as", help="Rename a type of the file: V100=RTX5000 reads V100 as RTX5000. Repeatable.", metavar="TYPE=TYPE"
+            "--rename-type",
+            help="Rename a type of the file: V100=RTX5000 reads V100 as RTX5000. Repeatable.",
+            metavar="TYPE=TYPE",
         ),
     ] = None,
     output: flag.Output = "table",
@@ -201,6 +203,6 @@ def _renamed(given: Sequence[str]) -> dict[str, str]:
     for text in given:
         named, equals, real = (part.strip().upper() for part in text.partition("="))
         if not (named and equals and real):
-            raise OptionError("not TYPE=TYPE.", field="--as", value=text, hint="--as V100=RTX5000")
+            raise OptionError("not TYPE=TYPE.", field="--rename-type", value=text, hint="--rename-type V100=RTX5000")
         found[named] = real
     return found

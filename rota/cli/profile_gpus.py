@@ -22,12 +22,14 @@ def variability(
         str | None, typer.Option("--cluster", help="Cluster whose GPUs get scores. Default: the GPUs of the file.")
     ] = None,
     seed: setup.Seed = 0,
-    median: Annotated[bool, typer.Option("--median", help="Use the median of a GPU's runs as its score, not one run.")] = False,
+    median: Annotated[
+        bool, typer.Option("--variability-medians", help="Use the median of a GPU's runs as its score, not one run.")
+    ] = False,
     output: flag.Output = "table",
 ) -> None:
     """Show how unequal the GPUs of one type are, by application class.
 
-    Example: rota profile variability pal_variability --cluster "16x(4xV100)" --median
+    Example: rota profile variability pal_variability --cluster "16x(4xV100)" --variability-medians
     """
     shaped = flag.shape(output)
     from rota.compose.cluster_yaml import open_cluster

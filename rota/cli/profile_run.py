@@ -29,7 +29,7 @@ def run(
         str, typer.Argument(metavar="SPEC.yaml", help="Job spec, as for rota submit. The job must report its steps.")
     ],
     to: Annotated[
-        str | None, typer.Option("--to", metavar="FILE.csv", help="Table of rates to add to. Default: SPEC-rates.csv.")
+        str | None, typer.Option("--out", metavar="FILE.csv", help="Table of rates to add to. Default: SPEC-rates.csv.")
     ] = None,
     seconds: Annotated[
         float,
@@ -42,7 +42,9 @@ def run(
     ] = 30.0,
     patience: Annotated[
         float,
-        typer.Option("--patience", parser=flag.number("--patience"), metavar="S", help="Longest wait for a step, in seconds."),
+        typer.Option(
+            "--step-timeout", parser=flag.number("--step-timeout"), metavar="S", help="Longest wait for a step, in seconds."
+        ),
     ] = 300.0,
     pretend: Annotated[
         str | None,
@@ -56,10 +58,10 @@ def run(
     Each option really runs the job for --seconds and then stops it with SIGTERM. The rates go to a table that --profile takes.
     Ctrl-C ends the measurement, and the table keeps the rates measured until then.
 
-    Example: rota profile run job.yaml --to rates.csv
+    Example: rota profile run job.yaml --out rates.csv
     """
     shaped = flag.shape(output)
-    for name, value in (("--seconds", seconds), ("--patience", patience)):
+    for name, value in (("--seconds", seconds), ("--step-timeout", patience)):
         if not 0 < value < 1e6:
             raise OptionError("must be more than 0, and finite.", field=name, value=value, hint=f"{name} 30")
     from rota.beliefs.rates import Rates

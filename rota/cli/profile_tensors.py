@@ -20,10 +20,10 @@ def tensors(
     ],
     given: Annotated[
         list[str] | None,
-        typer.Option("--with", metavar="KEY=VALUE", help="Argument of the class or function. Repeatable."),
+        typer.Option("--arg", metavar="KEY=VALUE", help="Argument of the class or function. Repeatable."),
     ] = None,
     profile: Annotated[
-        str, typer.Option("--as", metavar="PROFILE", help="Profile that jobs name. Default: the class's or function's name.")
+        str, typer.Option("--profile", metavar="PROFILE", help="Profile that jobs name. Default: the class's or function's name.")
     ] = "",
     save: Annotated[
         str | None, typer.Option("--save", metavar="FILE", help="CSV file in which to add or replace the profile.")
@@ -64,9 +64,9 @@ def _arguments(given: Sequence[str]) -> dict[str, Any]:
     for text in given:
         key, equals, value = text.partition("=")
         if not equals or not key.isidentifier():
-            raise OptionError("not KEY=VALUE.", field="--with", value=text, hint="--with width=64")
+            raise OptionError("not KEY=VALUE.", field="--arg", value=text, hint="--arg width=64")
         if key in found:
-            raise OptionError(f"{key} is given twice.", field="--with", value=text, hint="keep one of the two")
+            raise OptionError(f"{key} is given twice.", field="--arg", value=text, hint="keep one of the two")
         found[key] = _value(value)
     return found
 

@@ -105,8 +105,8 @@ def filters(texts: list[str] | None) -> list[tuple[str, str]]:
 
 def _tidy(given: dict[str, Any]) -> dict[str, Any]:
     given["where"] = filters(given["where"])
-    if given["jobs"] is not None:
-        given["jobs"] = _parsed("jobs", None, given["jobs"])
+    if given["window"] is not None:
+        given["window"] = _parsed("window", None, given["window"])
     return given
 
 

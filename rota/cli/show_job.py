@@ -75,7 +75,7 @@ def _facts(row: "JobRow") -> Iterator[tuple[str, str]]:
 
 
 def _tried(trial: "TrialRow") -> str:
-    """Return `14:03:12 joined 1 a: 20 -> 9 steps/s, its partner 10 -> 4 steps/s, gain -15%: undone at 14:04:24`, with dates."""
+    """Return `14:03:12 joined 1 a: 20 -> 9 steps/s, its partner 10 -> 4 steps/s, gain -15%: reverted at 14:04:24`, with dates."""
     from rota.cli import job_text
 
     other = job_text.clean(f"{trial.partner} {trial.partner_name}".strip())

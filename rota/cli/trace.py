@@ -106,8 +106,8 @@ def generate(
     rhythm: Annotated[
         float,
         typer.Option(
-            "--rhythm",
-            parser=flag.number("--rhythm"),
+            "--diurnal",
+            parser=flag.number("--diurnal"),
             metavar="NUMBER",
             help="Strength of the daily cycle of arrivals, from 0 to 1.",
         ),

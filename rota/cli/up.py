@@ -58,7 +58,7 @@ def up(
     node_folder: Annotated[
         str | None,
         typer.Option(
-            "--node-folder",
+            "--node-dir",
             metavar="DIR",
             help="With --ray: directory on a local disk. Default: ~/.local/state/rota/nodes.",
         ),
@@ -73,7 +73,7 @@ def up(
     forget: Annotated[
         list[str] | None,
         typer.Option(
-            "--forget", metavar="FLAG", help="Forget the value that the home keeps for FLAG; all for every flag. Repeatable."
+            "--unset", metavar="FLAG", help="Forget the value that the home keeps for FLAG; all for every flag. Repeatable."
         ),
     ] = None,
     adopt: Annotated[

@@ -98,9 +98,9 @@ def read_cluster_yaml(path: Path | str) -> ClusterDescription:
         nodes,
         str(path),
         dollars_per_hour=_by_type(top.get("prices"), types, above=False),
-        inside_gb_s=_by_type(links.get("inside"), types, above=True),
-        between_gb_s=between[0] if between else None,
-        beyond_gb_s=tuple(between[1:]),
+        intra_node_gb_s=_by_type(links.get("inside"), types, above=True),
+        inter_node_gb_s=between[0] if between else None,
+        inter_rack_gb_s=tuple(between[1:]),
     )
     physics: dict[str, Any] = {}
     if min(mtbf) < FOREVER:

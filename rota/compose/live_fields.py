@@ -31,7 +31,7 @@ SIMULATED: Mapping[str, str] = {
     "format": "of a trace",
     "where": "of a trace",
     "first": "of a trace",
-    "jobs": "of a trace",
+    "window": "of a trace",
     "drop_oversized": "of a trace; a job that can never run is refused when it is submitted",
     "elastic": "jobs say which sizes they accept",
     "cluster": "the GPUs of the machine, or those of --pretend",

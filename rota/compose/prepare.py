@@ -156,7 +156,7 @@ def _facts(study: Study, cluster: Cluster, trace: Trace, settings: Settings, pla
         "skipped": len(trace.skipped),
         "skipped_why": dict(Counter(each.why for each in trace.skipped).most_common(MAX_REASONS)),
         "notes": notes,
-        "jobs": f"{study.window[0]}:{study.window[1]}" if study.window is not None else None,
+        "window": f"{study.window[0]}:{study.window[1]}" if study.window is not None else None,
         "policy": study.policy if isinstance(study.policy, str) else type(study.policy).__name__,
         "placer": placer,
         "cluster": str(cluster),
@@ -375,7 +375,7 @@ def _window(jobs: tuple[int, int] | None, count: int) -> tuple[int, int] | None:
         return None
     low, high = jobs
     if not 0 <= low < high <= count:
-        raise OptionError(f"not a window of the {count} jobs.", field="jobs", value=f"{low}:{high}", hint=f"--window 0:{count}")
+        raise OptionError(f"not a window of the {count} jobs.", field="window", value=f"{low}:{high}", hint=f"--window 0:{count}")
     return jobs
 
 

@@ -70,7 +70,7 @@ def forgettable(names: Iterable[str]) -> tuple[str, ...]:
         if name not in (*REMEMBERED_FIELDS, "all"):
             kept = [each.replace("_", "-") for each in REMEMBERED_FIELDS]
             problem = f"a home keeps no such flag.{closest(name.replace('_', '-'), kept)}"
-            raise OptionError(problem, field="--forget", value=name.replace("_", "-"), hint=f"one of {', '.join(kept)}, or all")
+            raise OptionError(problem, field="--unset", value=name.replace("_", "-"), hint=f"one of {', '.join(kept)}, or all")
     return REMEMBERED_FIELDS if "all" in plain else tuple(plain)
 
 

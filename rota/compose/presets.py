@@ -50,7 +50,7 @@ PRESETS: Mapping[str, Preset] = {
         physics={"rates": Rates(model=Catalogue()), "spread_penalty": 1.0, "whole_steps_seconds": 360.0},
         settings={
             "decide": WholeSteps(round_seconds=360.0, solve_every_seconds=1920.0),
-            "drawing": SelectionRules(deficits_break_ties=True, steady=True, upgrades=True),
+            "selection": SelectionRules(deficits_break_ties=True, steady=True, upgrades=True),
         },
         dollars_per_hour={"V100": 0.74, "P100": 0.43, "K80": 0.135},
     ),
@@ -61,7 +61,7 @@ PRESETS: Mapping[str, Preset] = {
             "spread_penalty": 1.7,
             "completion_poll_seconds": 360.0,
         },
-        settings={"decide": AtRounds(round_seconds=360.0), "drawing": SelectionRules(backfill=False)},
+        settings={"decide": AtRounds(round_seconds=360.0), "selection": SelectionRules(backfill=False)},
         options={
             "pal": {"sticky": "false"},
             "pm-first": {"sticky": "false"},

@@ -195,7 +195,7 @@ class Study:
         """Normalise equivalent values."""
         object.__setattr__(self, "where", self.filters)
         if self.window is not None:
-            object.__setattr__(self, "jobs", tuple(self.window))
+            object.__setattr__(self, "window", tuple(self.window))
         for name in ("gpu_speed", "node_mtbf_seconds", "node_repair_seconds"):
             value = getattr(self, name)
             if isinstance(value, Iterable):

@@ -20,7 +20,7 @@ def check_mounts(home: Path, node_folder: Path) -> Iterator[Diagnosis]:
         yield warn("mount", found, "--home on a local disk; on a cluster, which needs a shared one, --journal with PostgreSQL")
     if node_folder.exists() and (kind := network_file_system(node_folder)):
         found = f"{node_folder} is on a network file system ({kind}): it has the sockets and locks of jobs on a cluster"
-        yield warn("mount", found, "rota up --ray with --node-folder on a local disk of each node")
+        yield warn("mount", found, "rota up --ray with --node-dir on a local disk of each node")
 
 
 def network_file_system(folder: Path) -> str:

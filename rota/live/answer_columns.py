@@ -20,6 +20,7 @@ import numpy as np
 from rota.errors import JournalError
 from rota.model.allocation import Allocation
 from rota.model.codec import Codec, Plain, plain_array
+from rota.model.old_names import current_fields
 from rota.model.units import Bools, Ints
 
 WHOLE_EVERY = 200
@@ -89,7 +90,7 @@ def make_answer(kept: KeptAnswer, words: Codec) -> Allocation:
     """Return the answer that has these parts."""
     skeleton = json.loads(kept.text)
     values: dict[str, Any] = {}
-    for name, (how, plain) in skeleton["fields"].items():
+    for name, (how, plain) in current_fields(skeleton["type"], skeleton["fields"]).items():
         if how == "column":
             values[name] = kept.columns[name].copy()
         elif how == "text":

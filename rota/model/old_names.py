@@ -22,10 +22,12 @@ OLD_TYPE_NAMES = {
     "Woke": "TimerFired",
 }
 
+OLD_NAMES_EVERYWHERE = {"incarnation": "attempt", "incarnations": "attempts"}
+"""Old name -> name of today of fields of all types."""
+
 OLD_FIELD_NAMES: dict[str, dict[str, str]] = {
     "ActiveJobs": {
         "barred": "unschedulable_holders",
-        "incarnations": "attempts",
         "orphans": "unknown_attempts",
         "unsettled": "to_reconcile",
     },
@@ -37,11 +39,13 @@ OLD_FIELD_NAMES: dict[str, dict[str, str]] = {
         "surprise": "gain_error_sum",
         "tried": "trials_begun",
     },
+    "Catalogue": {"between_gb_s": "inter_node_gb_s", "beyond_gb_s": "inter_rack_gb_s", "inside_gb_s": "intra_node_gb_s"},
     "Cluster": {"between_gb_s": "inter_node_gb_s", "beyond_gb_s": "inter_rack_gb_s", "inside_gb_s": "intra_node_gb_s"},
     "Decided": {"strays": "unknown_attempt_kills"},
     "Measured": {"utilisation": "utilization"},
     "NodesReported": {"parts": "items"},
     "Plan": {"all_go_on": "stable_until_change", "overtaking": "protects_unstarted", "somebody_waits": "has_waiting_jobs"},
+    "Ranking": {"blind": "type_agnostic"},
     "Rates": {"apart": "across_nodes"},
     "SchedulingCycle": {
         "all_go_on": "stable_until_change",
@@ -63,6 +67,7 @@ OLD_FIELD_NAMES: dict[str, dict[str, str]] = {
         "parked_stay": "resume_in_place",
         "wait_for_place": "wait_for_locality",
     },
+    "Shares": {"blind": "type_agnostic"},
     "State": {"knowledge": "beliefs", "machines": "nodes", "question": "cycle"},
     "Suspended": {"gib": "host_gib", "keeps": "keeps_host_memory"},
     "Trial": {"after": "colocated_rates", "before": "exclusive_rates", "hoped": "expected_gain"},
@@ -95,8 +100,8 @@ OLD_STUDY_FIELDS = {
 
 
 def current_fields(kind: str, plain: Mapping[str, Any]) -> dict[str, Any]:
-    """Return the fields of a type with the names of today. Fields of every type may be named `incarnation`."""
-    names = {"incarnation": "attempt", **OLD_FIELD_NAMES.get(kind, {})}
+    """Return the fields of a type with the names of today."""
+    names = {**OLD_NAMES_EVERYWHERE, **OLD_FIELD_NAMES.get(kind, {})}
     return {names.get(name, name): value for name, value in plain.items()}
 
 

@@ -13,8 +13,8 @@ class TrialVerdict(StrEnum):
 
     OPEN = "open"
     KEPT = "kept"
-    REVERTED = "undone"
-    ABORTED = "broken off"
+    REVERTED = "reverted"
+    ABORTED = "aborted"
     """The trial ended before it was measured, because a job stopped or no report came."""
 
 

@@ -137,7 +137,7 @@ def _continuous(
     jobs = round(rate * scale.hours)
     trace = {"jobs": jobs, "mean_gap_seconds": 3600 / rate, "multi": multi}
     window = (int(WINDOW[0] * jobs), int(WINDOW[1] * jobs))
-    study = _study(policy, trace, **shared, jobs=window)
+    study = _study(policy, trace, **shared, window=window)
     return PaperCell(experiment=experiment, label=policy, x=rate, study=study, effort=jobs * rate * (3 if multi else 1))
 
 

@@ -103,9 +103,9 @@ def _jct_single(results: Sequence[CellResult]) -> tuple[list[Claim], Section]:
     return claims, Section(
         key="single",
         title="Single-GPU jobs",
-        lead="Mean JCT against load if every job requests one GPU. The type-agnostic policy (type_aware=false) gives all jobs equal "
-        "time on any free GPU; the aware policy gives each job the types it gains most from. With packing two jobs may share a "
-        "GPU.",
+        lead="Mean JCT against load if every job requests one GPU. The policy with type_aware=false gives all jobs equal "
+        "time on any free GPU; the type-aware policy gives each job the types it gains most from. With packing two jobs may "
+        "share a GPU.",
         plots=_jct(
             curves, "Mean JCT against load, single-GPU jobs", "Continuous arrivals; jobs of a window in the middle of the trace"
         ),

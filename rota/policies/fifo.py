@@ -28,7 +28,7 @@ class Fifo:
 
     def __post_init__(self) -> None:
         if self.colocation and self.backfill:
-            raise OptionError("cannot be combined with packing.", field="backfill", value=True, hint="fifo:colocation=true")
+            raise OptionError("cannot be combined with colocation.", field="backfill", value=True, hint="fifo:colocation=true")
 
     @property
     def needs(self) -> Needs:

@@ -97,8 +97,8 @@ class Gandiva:
         )
 
     def _refused(self, view: View, slot_map: SlotMap, where: dict[int, int], before: SlotMemory | None) -> dict[int, float]:
-        """Return jobs that should have started on more nodes than they need and were not allowed to (`wait_for_locality`), with the
-        time. While they wait, and for at least `patience_slices` turns, they take no such slot, so that the GPUs serve other
+        """Return the jobs that `wait_for_locality` kept from starting on more nodes than they need, with the time. While they
+        wait, and for at least `patience_slices` turns, they take no such slot, so that the GPUs serve other
         jobs."""
         recent_s = view.now_s - self.patience_slices * self.slice_seconds + ROUNDING
         waiting = {job for job, _ in before.waiting} if before is not None else set()

@@ -100,10 +100,10 @@ def read_key(profile: str) -> ParsedKey | None:
 class Catalogue:
     """Modelled rates on clusters with these links. Answers are cached, since the simulator asks at every launch."""
 
-    inside_gb_s: Mapping[str, float] = field(default_factory=dict)
+    intra_node_gb_s: Mapping[str, float] = field(default_factory=dict)
     """Accelerator type -> speed of an all-reduce inside a node, for types where it is not the usual one."""
-    between_gb_s: float = BETWEEN_NODES_GB_S
-    beyond_gb_s: tuple[float, ...] = ()
+    inter_node_gb_s: float = BETWEEN_NODES_GB_S
+    inter_rack_gb_s: tuple[float, ...] = ()
     """Speed of links between racks, and further out. Further levels are like the last one."""
     _answers: dict[tuple[str, str, int, int], tuple[float, float] | None] = field(
         default_factory=dict, init=False, repr=False, compare=False
@@ -112,7 +112,7 @@ class Catalogue:
     def rate(self, profile: str, accelerator: str, gpus: int, levels: int = 0) -> tuple[float, float] | None:
         """Return (optimiser steps per second of the gang, relative spread). The rate is 0 if the profile does not fit in memory;
         None if the profile is unknown."""
-        levels = min(levels, 1 + len(self.beyond_gb_s))
+        levels = min(levels, 1 + len(self.inter_rack_gb_s))
         key = (profile, accelerator, gpus, levels)
         if key not in self._answers and profile.startswith("ones/"):
             self._answers[key] = ones_rate(profile, accelerator, gpus, levels)
@@ -142,8 +142,8 @@ class Catalogue:
             batch,
             gpus,
             1 + levels,
-            inside_gb_s=self.inside_gb_s.get(accelerator),
-            between_gb_s=min(self.between_gb_s, *self.beyond_gb_s[: levels - 1]) if levels > 1 else self.between_gb_s,
+            intra_node_gb_s=self.intra_node_gb_s.get(accelerator),
+            inter_node_gb_s=min((self.inter_node_gb_s, *self.inter_rack_gb_s[: max(levels - 1, 0)])),
             passes=passes,
         )
         return (gpus if reading.summed else 1) / seconds

@@ -39,7 +39,7 @@ def built_module(where: str, arguments: Mapping[str, Any]) -> Any:
             return _build(where, make, arguments)
     if arguments:
         problem = f"is already built and does not take {next(iter(arguments))}."
-        raise OptionError(problem, field="WHERE", value=where, hint="name the class, or leave --with out")
+        raise OptionError(problem, field="WHERE", value=where, hint="name the class, or leave --arg out")
     return make
 
 
@@ -84,7 +84,7 @@ def _build(where: str, make: Any, arguments: Mapping[str, Any]) -> Any:
     _check_arguments(where, make, arguments)
     made = _built_on_meta(make, arguments)
     if made is None:
-        with explained(where, "other arguments: --with width=64, or a function that takes none and returns the module"):
+        with explained(where, "other arguments: --arg width=64, or a function that takes none and returns the module"):
             made = make(**arguments)
     if not _has_parameters(made):
         problem = f"gave an object of type {type(made).__name__}, which has no named_parameters()."
@@ -117,9 +117,9 @@ def _check_arguments(where: str, make: Any, arguments: Mapping[str, Any]) -> Non
         if unknown is not None and not any(each.kind is each.VAR_KEYWORD for each in signature.parameters.values()):
             names = [each.name for each in taken]
             reason = f"does not take {unknown}.{closest(unknown, names)} All: {', '.join(names) or 'none'}."
-            raise OptionError(reason, field="WHERE", value=where, hint="rename it, or leave that --with out") from None
+            raise OptionError(reason, field="WHERE", value=where, hint="rename it, or leave that --arg out") from None
         if needed:
-            hint = " ".join(f"--with {name}={'64' if number == 0 else '...'}" for number, name in enumerate(needed))
+            hint = " ".join(f"--arg {name}={'64' if number == 0 else '...'}" for number, name in enumerate(needed))
             raise OptionError(f"needs {', '.join(needed)}.", field="WHERE", value=where, hint=hint) from None
         hint = "write a function that takes no arguments and returns the module"
         raise OptionError(f"{problem}.", field="WHERE", value=where, hint=hint) from None

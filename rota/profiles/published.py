@@ -26,9 +26,9 @@ from rota.files.text import read_text
 from rota.profiles.catalogue import ALIASES, Catalogue
 from rota.profiles.measured_rates import is_json, read_measured
 
-VIRTUAL_MACHINES = Catalogue(between_gb_s=1.25)
-INFINIBAND = Catalogue(between_gb_s=100.0)
-ONE_STREAM = Catalogue(between_gb_s=0.625)
+VIRTUAL_MACHINES = Catalogue(inter_node_gb_s=1.25)
+INFINIBAND = Catalogue(inter_node_gb_s=100.0)
+ONE_STREAM = Catalogue(inter_node_gb_s=0.625)
 
 _FOLDER = re.compile(r"throughputs_(?P<accelerator>\w+)")
 _PLACEMENT = re.compile(r"[1-9]{1,64}")

@@ -59,7 +59,7 @@ def module_tensors(where: str, arguments: Mapping[str, Any] | None = None, profi
     if not profile and not name.strip():
         raise OptionError("does not name what to build.", field="WHERE", value=where, hint="net.py:Net, a class or a function")
     if not name.strip() or not name.isprintable():
-        raise OptionError("is not a name for a profile.", field="--as", value=name, hint="--as vgg19")
+        raise OptionError("is not a name for a profile.", field="--profile", value=name, hint="--profile vgg19")
     sizes = _sizes(where, built_module(where, arguments or {}))
     largest = max(sizes, key=lambda each: sizes[each])
     # A name must not have line breaks, since the file has one line for each.

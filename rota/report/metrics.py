@@ -194,9 +194,9 @@ def _checked(window: tuple[int, int] | None, jobs: int) -> tuple[int, int]:
         return 0, jobs
     first, last = window
     if not 0 <= first < last:
-        raise OptionError("must be FIRST:LAST with 0 <= FIRST < LAST.", field="jobs", value=f"{first}:{last}")
+        raise OptionError("must be FIRST:LAST with 0 <= FIRST < LAST.", field="window", value=f"{first}:{last}")
     if first >= jobs:
-        raise OptionError(f"starts after the last of {jobs} jobs.", field="jobs", value=f"{first}:{last}")
+        raise OptionError(f"starts after the last of {jobs} jobs.", field="window", value=f"{first}:{last}")
     return first, min(last, jobs)
 
 

@@ -14,7 +14,7 @@ from rota.report.timeline import outages
 
 SHOWN_FIELDS = (
     *("trace", "policy", "cluster", "placer", "preset", "profile", "variability", "tensors", "decide", "round_seconds"),
-    *("spread_penalty", "wait_for_locality", "learn_variability", "cordon_slower_than", "seed", "jobs", "drop_oversized"),
+    *("spread_penalty", "wait_for_locality", "learn_variability", "cordon_slower_than", "seed", "window", "drop_oversized"),
 )
 """Fields of a study that have a line of their own. All others are listed as they were set."""
 

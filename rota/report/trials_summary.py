@@ -33,8 +33,8 @@ class TrialsSummary:
 
     trials: int
     kept: int
-    undone: int
-    broken_off: int
+    reverted: int
+    aborted: int
     """Trials that ended before they were measured."""
     open: int
     """Trials without a verdict when the run ended."""
@@ -43,19 +43,19 @@ class TrialsSummary:
 
     @classmethod
     def of(cls, known: Beliefs) -> "TrialsSummary":
-        kept, undone, broken_off = (
+        kept, reverted, aborted = (
             known.verdicts.get(verdict.value, 0) for verdict in (TrialVerdict.KEPT, TrialVerdict.REVERTED, TrialVerdict.ABORTED)
         )
         pairs = [
             PairSummary(*key, seen.times, seen.first, seen.second, seen.gain, seen.spread) for key, seen in known.pairs.items()
         ]
         pairs.sort(key=lambda pair: (-pair.times, -pair.gain, pair.first, pair.second, pair.accelerator, pair.gpus))
-        return cls(known.trials_begun, kept, undone, broken_off, len(known.trials), tuple(pairs))
+        return cls(known.trials_begun, kept, reverted, aborted, len(known.trials), tuple(pairs))
 
     def to_dict(self) -> dict[str, Any]:
         return {**asdict(self), "pairs": [asdict(pair) for pair in self.pairs]}
 
     def __str__(self) -> str:
-        parts = [(self.kept, "kept"), (self.undone, "undone"), (self.broken_off, "broken off"), (self.open, "open")]
+        parts = [(self.kept, "kept"), (self.reverted, "reverted"), (self.aborted, "aborted"), (self.open, "open")]
         counts = ", ".join(f"{count:,} {word}" for count, word in parts if count)
         return f"{self.trials:,} trial{'' if self.trials == 1 else 's'}" + (f": {counts}" if counts else "")

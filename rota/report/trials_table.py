@@ -20,7 +20,7 @@ def trials_section(comparison: Comparison, runs: Sequence[Result]) -> str:
     tried = [(line.label, run.trials) for line, run in zip(comparison.lines, runs, strict=True) if run.trials is not None]
     if not tried:
         return ""
-    counts = [[label, *(f"{n:,}" for n in (t.trials, t.kept, t.undone, t.broken_off, t.open))] for label, t in tried]
+    counts = [[label, *(f"{n:,}" for n in (t.trials, t.kept, t.reverted, t.aborted, t.open))] for label, t in tried]
     pairs = [[label, *_cells(pair)] for label, trials in tried for pair in trials.pairs[:MAX_PAIRS]]
     left = sum(max(len(trials.pairs) - MAX_PAIRS, 0) for _, trials in tried)
     more = f" {left:,} more are not listed." if left else ""

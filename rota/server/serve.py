@@ -215,7 +215,7 @@ def _on_a_cluster(options: ServeOptions, say: Callable[[str], None]) -> tuple[Dr
         if hosts.problems:
             hosts.close()
             reasons = " ".join(f"{name}: {problem}" for name, problem in sorted(hosts.problems.items()))
-            owned = "--node-folder with a folder that only you can write" if NotYours.__name__ in reasons else "rota doctor"
+            owned = "--node-dir with a folder that only you can write" if NotYours.__name__ in reasons else "rota doctor"
             raise OptionError(f"no node of this cluster answers. {reasons}", field="--ray", value=address, hint=owned)
         time.sleep(NODES_EVERY_SECONDS)
     pretend = all(each.facts.pretend for each in hosts.nodes().values())

@@ -210,7 +210,8 @@ def _view_untouched(make: Callable[[], Policy], seed: int) -> None:
 
         def allocate(self, view: View) -> Allocation:
             table = view.jobs._table
-            before = {name: getattr(table, name).copy() for name in ("id", "gpus", "attained", "steps_done", "option")}
+            names = ("id", "gpus", "attained_gpu_seconds", "steps_done", "option")
+            before = {name: getattr(table, name).copy() for name in names}
             memory = copy.deepcopy(view.memory)
             answer = policy.allocate(view)
             for name, column in before.items():

@@ -414,9 +414,8 @@ class Engine:
         if run.total < FOREVER and run.limit >= run.total and run.rate > 0:
             at_s = now + max(run.total - run.from_step, 0.0) / run.rate
             if self.physics.completion_poll_seconds:
-                at_s = max(
-                    math.ceil(at_s / self.physics.completion_poll_seconds - WHOLE) * self.physics.completion_poll_seconds, now
-                )
+                poll_seconds = self.physics.completion_poll_seconds
+                at_s = max(math.ceil(at_s / poll_seconds - WHOLE) * poll_seconds, now)
             run.leaves_s = at_s
             self._push(at_s + self.physics.costs.leave_of(self.arrivals[job].spec), EXIT, (job, run.attempt, run.version))
 

@@ -1,7 +1,7 @@
 """Pack: while jobs wait, a waiting job may join a running one on its GPUs (Gandiva, OSDI'18, section 4.2).
 
 Whether a pair does more together than in turns is measured, not guessed: a pair that was never measured begins a trial. Each of
-the two keeps its exclusive option; the plan only makes them partners. `state.knowledge.pairs` has their rates together.
+the two keeps its exclusive option; the plan only makes them partners. `state.beliefs.pairs` has their rates together.
 """
 
 import math

@@ -33,7 +33,7 @@ class TrialRow:
     gain: float | None = None
     """Relative gain of the pair over taking turns, such as 0.5 for half as much again; None until measured."""
     verdict: str
-    """Verdict: open, kept, undone, or broken off if the trial ended before it was measured."""
+    """Verdict: open, kept, reverted, or aborted if the trial ended before it was measured."""
     pair_trials: int = 0
     """Number of judged trials of such a pair on such GPUs."""
     mean_gain: float | None = None

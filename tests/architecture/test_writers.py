@@ -171,8 +171,8 @@ LIFE = {
     "phase": {"transition", "reappear"},
     "phase_s": {"transition", "reappear", "add"},
     "blocks": {"_set_blocks", "add"},
-    "barred": {"_set_blocks", "__post_init__"},
-    "unsettled": {"requeue", "_drop"},
+    "unschedulable_holders": {"_set_blocks", "__post_init__"},
+    "to_reconcile": {"requeue", "_drop"},
 }
 """What says where a job is in its life, and the functions that may write it."""
 
@@ -202,8 +202,8 @@ def test_one_method_moves_a_job_to_another_phase() -> None:
         ("state.jobs.table.phase[3] = 1", "phase"),
         ("table.phase[row], table.phase_s[row] = 1, 0.0", "phase_s"),
         ("table.blocks[rows] |= 4", "blocks"),
-        ("jobs.barred = jobs.barred | {job}", "barred"),
-        ("(jobs.unsettled.add if yes else jobs.unsettled.discard)(job)", "unsettled"),
+        ("jobs.unschedulable_holders = jobs.unschedulable_holders | {job}", "unschedulable_holders"),
+        ("(jobs.to_reconcile.add if yes else jobs.to_reconcile.discard)(job)", "to_reconcile"),
     ],
 )
 def test_a_write_to_the_life_of_a_job_is_noticed(line: str, name: str) -> None:
@@ -218,7 +218,7 @@ def test_a_write_to_the_life_of_a_job_is_noticed(line: str, name: str) -> None:
         "state.cycle.plans += 1",
         "state.now_s, other = 1.0, 2",
         "del state.jobs.desired[3]",
-        "state.jobs.unsettled.add(3)",
+        "state.jobs.to_reconcile.add(3)",
         "state.cycle.invalidate()",
         "self.state.set_desired(3, 0, -1, None)",
         "self._state.machines.host_gib[0] -= 1.0",

@@ -64,7 +64,7 @@ class RaySite(Site):
         del self.flags["--pretend"]
         self.env = dict(SETTINGS)
         self.python = [sys.executable, str(HURRIED)]
-        self.flags |= {"--ray": cluster.address, "--node-folder": str(self.nodes)}
+        self.flags |= {"--ray": cluster.address, "--node-dir": str(self.nodes)}
         self.flags |= {"--journal": server.url} if server is not None else {}
 
     def up_nodes(self) -> set[str]:

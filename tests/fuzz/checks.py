@@ -59,7 +59,7 @@ def check_setup(number: int, folder: Path) -> dict[str, int]:
         again = number % 4 == 0
         if again:
             check_same(record, run(make_setup(number, folder), watched=False)[1])
-        neutral = not setup.parked_stay and is_neutral(setup, ready) and check_turns(setup, record)
+        neutral = not setup.resume_in_place and is_neutral(setup, ready) and check_turns(setup, record)
     except Exception as problem:
         raise Wrong(f"{setup}\n{type(problem).__name__}: {problem}") from problem
     return {"jobs": len(setup.trace), "shared": placed, "again": again, "neutral": neutral}
@@ -67,7 +67,8 @@ def check_setup(number: int, folder: Path) -> dict[str, int]:
 
 def run(setup: Setup, watched: bool = True, **others: Any) -> tuple[PreparedStudy, Record]:
     ready = prepare(**{**setup.keywords, **others})
-    ready = replace(ready, setup=replace(ready.setup, settings=replace(ready.setup.settings, resume_in_place=setup.parked_stay)))
+    settings = replace(ready.setup.settings, resume_in_place=setup.resume_in_place)
+    ready = replace(ready, setup=replace(ready.setup, settings=settings))
     return ready, ready.engine(core=Watched if watched else Scheduler).run()
 
 

@@ -142,7 +142,7 @@ def make_setup(number: int, folder: Path) -> Setup:
     if saves.random() < 0.2 and not plain:
         arrivals = [Arrival(at_s, replace(spec, saves=saves.random() < 0.6)) for at_s, spec in keywords["trace"].arrivals]
         keywords["trace"] = Trace.of("fuzz", "fuzz", arrivals)
-    return Setup(number, keywords, cluster, parked_stay=saves.random() < 0.5 and not plain)
+    return Setup(number, keywords, cluster, resume_in_place=saves.random() < 0.5 and not plain)
 
 
 def _with_tactics(dice: random.Random, keywords: dict[str, Any]) -> None:

@@ -69,7 +69,7 @@ def living(folder: Path) -> list[str]:
 
 def test_every_type_size_and_batch_size(folder: Path) -> None:
     spec(folder, "well", gpus={"min": 1, "max": 2}, batch={"size": 64, "min": 64, "max": 128})
-    code, out, err = run(folder, "-o", "json", "--to", "rates.csv")
+    code, out, err = run(folder, "-o", "json", "--out", "rates.csv")
     assert code == 0, err
     found = json.loads(out)
     options = [(each["accelerator"], each["gpus"], each["batch_size"], each["profile"]) for each in found["rates"]]
@@ -100,7 +100,7 @@ def test_what_fails_gets_a_line_and_the_others_go_on(folder: Path) -> None:
 
 def test_what_makes_no_step_gets_a_line_and_the_others_go_on(folder: Path) -> None:
     spec(folder, "silent", accelerators=["V100"], gpus={"min": 1, "max": 2}, profile="mine")
-    code, out, _ = run(folder, "--patience", "2")
+    code, out, _ = run(folder, "--step-timeout", "2")
     first, second, last = out.splitlines()
     assert code == 0 and "found no step in 2 s; its output ends: training hard" in first and "steps/s" in second
     assert "rota up --profile" in last and not living(folder)
@@ -124,7 +124,7 @@ def test_a_job_that_does_not_heed_sigterm_is_killed(folder: Path) -> None:
 def test_interrupted_it_stops_the_job_and_keeps_what_was_measured(folder: Path, number: signal.Signals) -> None:
     spec(folder, "well", batch={"size": 64, "max": 1024})
     process = subprocess.Popen(
-        command("--to", "rates.csv"),
+        command("--out", "rates.csv"),
         cwd=folder,
         stdout=subprocess.PIPE,
         stderr=subprocess.PIPE,
@@ -153,7 +153,7 @@ def test_interrupted_it_stops_the_job_and_keeps_what_was_measured(folder: Path, 
         ({"accelerators": ["A100"]}, (), "1 GPU of A100 is not on one node here"),
         ({"gpu": 4}, (), "unknown field 'gpu'"),
         ({}, ("--seconds", "0"), "must be more than 0"),
-        ({}, ("--to", "rates.json"), "must end in .csv"),
+        ({}, ("--out", "rates.json"), "must end in .csv"),
         ({}, ("--pretend", "2xV10O"), "Closest: V100"),
     ],
 )

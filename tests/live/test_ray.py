@@ -64,7 +64,7 @@ class RaySite(Site):
         self.nodes = folder / "nodes"
         del self.flags["--pretend"]
         self.env = {**self.env, **SETTINGS}
-        self.flags |= {"--ray": cluster.address, "--node-folder": str(self.nodes)}
+        self.flags |= {"--ray": cluster.address, "--node-dir": str(self.nodes)}
         (self.work / "part.py").write_text(JOB)
 
     def start(self, gpus: int, steps: int, pace: float, accelerator: str | None = None) -> int:

@@ -106,7 +106,7 @@ def test_a_token_that_others_can_read_is_refused(tmp_path: Path, documented: Ray
 @pytest.mark.nightly
 def test_up_says_which_cluster_it_found_warns_of_it_and_waits_for_a_node(tmp_path: Path, unauthenticated: RayCluster) -> None:
     env = {**os.environ, **OPEN, "RAY_ADDRESS": unauthenticated.address}
-    run = [sys.executable, "-m", "rota", *UP, "--ray", "auto", "--insecure-ray", "--node-folder", str(tmp_path / "nodes")]
+    run = [sys.executable, "-m", "rota", *UP, "--ray", "auto", "--insecure-ray", "--node-dir", str(tmp_path / "nodes")]
     out = tmp_path / "up.out"
     with out.open("w") as said:
         up = subprocess.Popen(run, env=env, cwd=tmp_path, stdout=said, stderr=said)

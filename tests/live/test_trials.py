@@ -1,4 +1,4 @@
-"""Trials of pairs, with real processes on pretend GPUs: measured, kept or undone, and remembered across restarts."""
+"""Trials of pairs, with real processes on pretend GPUs: measured, kept or reverted, and remembered across restarts."""
 
 import json
 import subprocess
@@ -79,13 +79,13 @@ def test_a_pair_that_disturbs_each_other_is_undone_and_not_tried_again(tmp_path:
         second = submit(place, "second", penalty=0.2)
         until(lambda: [each.verdict for each in trials(place, second)] not in ([], ["open"]), "they were tried together")
         (trial,) = trials(place, second)
-        assert (trial.verdict, trial.partner, trial.joined, trial.pair) == ("undone", first, True, ["net", "net"])
+        assert (trial.verdict, trial.partner, trial.joined, trial.pair) == ("reverted", first, True, ["net", "net"])
         assert trial.gain is not None and trial.gain < 0.1
         assert trial.colocated_rate is not None and trial.colocated_rate < trial.exclusive_rate
         assert trial.partner_colocated_rate is not None and trial.partner_colocated_rate < trial.partner_exclusive_rate
         assert [(each.number, each.joined) for each in trials(place, first)] == [(trial.number, False)]
         until(lambda: phases(place, first, second) == ["running", "checkpointed"], "the second one waits again")
-        assert f" joined {first} first: " in shown(place, second) and ": undone at " in shown(place, second)
+        assert f" joined {first} first: " in shown(place, second) and ": reverted at " in shown(place, second)
         assert json.loads(shown(place, second, "-o", "json"))["trials"][0]["times_seen"] == 1
         place.kill()
 
@@ -101,7 +101,7 @@ def test_a_pair_that_disturbs_each_other_is_undone_and_not_tried_again(tmp_path:
 
         scheduler, measured = last_state(place)
         known = scheduler.state.beliefs
-        assert known.trials_begun == 1 and known.verdicts == {"undone": 1} and not known.trials
+        assert known.trials_begun == 1 and known.verdicts == {"reverted": 1} and not known.trials
         assert known.pairs["net", "net", "V100", 1].times == 1
         assert all((event.rate > 0).all() and (event.since_s < event.at_s).all() for _, event in measured)
     finally:

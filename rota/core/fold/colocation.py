@@ -1,9 +1,9 @@
 """Colocation: two jobs on the same GPUs slow each other down while both run.
 
-What a job is granted (`jobs.option`, `jobs.partner`) follows the plan. How fast it is believed to be (`jobs.rate`), on which
-account its time is booked (`jobs.account`) and what it uses (`jobs.using`) follow who really runs on its GPUs: the shared option
-while its partner does, else the option alone of the same pool. Each of two that share n GPUs uses n / 2 of them, so that
-service counts a GPU once.
+What a job is granted (`jobs.option`, `jobs.partner`) follows the plan. Its believed rate (`jobs.rate`), the share column to
+which its time is added (`jobs.share_column`) and the GPUs that it uses (`jobs.gpus_in_use`) follow the jobs that really run on
+its GPUs: the shared option while its partner runs, else the exclusive option of the same pool. Each of two jobs that share n
+GPUs uses n / 2 of them, so that service counts a GPU once.
 """
 
 from rota.core.state.job_table import NO_JOB, JobTable

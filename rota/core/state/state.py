@@ -251,8 +251,8 @@ class State:
         return number
 
     def _add_options(self, colocation: bool) -> None:
-        """Options are rows sorted by kind, so a new kind appends its rows and numbers in use stay true. With `colocation` there are
-        some by which two jobs share GPUs."""
+        """Add the options of a new kind. Options are sorted by kind, so numbers in use stay true. With `colocation`, some options
+        let two jobs share GPUs."""
         known, kinds = self.beliefs, list(self.jobs.kind_of)
         known.options = make_options(kinds, self.nodes.cluster, known.rates, colocation=colocation, before=known.options)
         self._usable = None if self.nodes.cordoned else self._usable

@@ -54,7 +54,7 @@ def test_a_node_folder_that_another_user_made_first_is_refused(public: Path) -> 
     for folder in (squatted / "home" / "n1", squatted / "n1", squatted):
         with pytest.raises(NotYours, match="belongs to user nobody") as problem:
             cluster_agent(folder, "n1", "127.0.0.1", accelerator="V100", pretend_gpus=2)
-        assert "--node-folder" in problem.value.hint
+        assert "--node-dir" in problem.value.hint
     assert not list((squatted / "home").iterdir())
 
 

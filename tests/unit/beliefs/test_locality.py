@@ -42,7 +42,7 @@ def test_rates_across_levels() -> None:
 
 
 def test_links_between_racks_are_a_penalty_per_level_and_model() -> None:
-    slow = Catalogue(between_gb_s=12.5, beyond_gb_s=(1.0,))
+    slow = Catalogue(inter_node_gb_s=12.5, inter_rack_gb_s=(1.0,))
     vgg = [(slow.rate("vgg19", "V100", 8, levels) or (0.0,))[0] for levels in range(4)]
     assert vgg[0] >= vgg[1] > vgg[2] == vgg[3] > 0, "beyond the last link all is like the last"
     small = [(slow.rate("resnet50", "V100", 8, levels) or (0.0,))[0] for levels in (1, 2)]
@@ -50,7 +50,7 @@ def test_links_between_racks_are_a_penalty_per_level_and_model() -> None:
 
 
 def test_what_was_measured_over_nodes_goes_on_over_racks_as_the_model_says() -> None:
-    model = Catalogue(between_gb_s=12.5, beyond_gb_s=(1.0,))
+    model = Catalogue(inter_node_gb_s=12.5, inter_rack_gb_s=(1.0,))
     rates = Rates({("vgg19", "V100", 8): 3.0}, across_nodes={("vgg19", "V100", 8): 2.0}, model=model)
     near, far = (model.rate("vgg19", "V100", 8, levels) or (0.0, 0.0) for levels in (1, 2))
     assert rates.rate("vgg19", "V100", 8, 1)[0] == 2.0

@@ -66,11 +66,11 @@ def test_the_ring_is_as_fast_as_its_slowest_link_and_partly_hidden() -> None:
     ring = 2 * 3 / 4 * 4e9 / 10e9
     assert ring_seconds(big, 4, 10.0) == pytest.approx(ring)
     alone = step_seconds(big, V100, 1)
-    together = step_seconds(big, V100, 1, 4, inside_gb_s=10.0)
+    together = step_seconds(big, V100, 1, 4, intra_node_gb_s=10.0)
     assert together - alone == pytest.approx(ring - roofline.OVERLAP * busy)
-    apart = step_seconds(big, V100, 1, 4, 2, inside_gb_s=10.0, between_gb_s=1.0)
+    apart = step_seconds(big, V100, 1, 4, 2, intra_node_gb_s=10.0, inter_node_gb_s=1.0)
     assert apart - alone == pytest.approx(10 * ring - roofline.OVERLAP * busy)
-    assert step_seconds(big, V100, 1, 4, 2, inside_gb_s=10.0, between_gb_s=1e3) == together, "no faster than inside"
+    assert step_seconds(big, V100, 1, 4, 2, intra_node_gb_s=10.0, inter_node_gb_s=1e3) == together, "no faster than inside"
     assert step_seconds(PLAIN, V100, 256, 4) == step_seconds(PLAIN, V100, 256), "small gradients hide entirely"
 
 
@@ -117,7 +117,7 @@ def test_a_faster_gpu_is_never_slower(
 
 @given(workloads, cards, batches, counts, st.floats(0.1, 100.0))
 def test_more_nodes_are_never_faster(workload: Workload, card: Accelerator, batch: int, gpus: int, between: float) -> None:
-    seconds = [step_seconds(workload, card, batch, gpus, nodes, between_gb_s=between) for nodes in range(1, min(gpus, 4) + 1)]
+    seconds = [step_seconds(workload, card, batch, gpus, nodes, inter_node_gb_s=between) for nodes in range(1, min(gpus, 4) + 1)]
     assert seconds == sorted(seconds)
 
 

@@ -164,14 +164,14 @@ def test_by_class_or_profile() -> None:
         ({"scores": np.ones(3)}, "scores"),
         ({"scores": np.array([[0.0]])}, "scores"),
         ({"scores": np.array([[math.nan]])}, "scores"),
-        ({"spread": np.array([[-1.0]])}, "spread"),
-        ({"spread": np.ones((1, 2))}, "spread"),
+        ({"uncertainty": np.array([[-1.0]])}, "uncertainty"),
+        ({"uncertainty": np.ones((1, 2))}, "uncertainty"),
         ({"class_of": {"x": "B"}}, "class_of"),
     ],
 )
 def test_what_is_no_variability(change: dict[str, object], named: str) -> None:
     with pytest.raises(OptionError) as caught:
-        Variability(**{"classes": ("A",), "scores": np.ones((1, 1)), "spread": np.zeros((1, 1)), **change})  # type: ignore[arg-type]
+        Variability(**{"classes": ("A",), "scores": np.ones((1, 1)), "uncertainty": np.zeros((1, 1)), **change})  # type: ignore[arg-type]
     assert caught.value.field == named
 
 

@@ -35,7 +35,7 @@ SUMMARY = [
     "lost_gpu_seconds",
     "cost_dollars",
     "slo_violations",
-    "rounds",
+    "plans",
     "decisions",
     "decision_seconds",
     "simulated_in_seconds",

@@ -257,7 +257,7 @@ OPEN = TrialRow(
 def test_show_tells_what_was_tried(served: Served, rota: Rota) -> None:
     submitted(served, rota, "resnet")
     over = replace(
-        OPEN, ended_at="2026-12-01T09:01:05Z", colocated_rate=9.0, partner_colocated_rate=4.0, gain=-0.15, verdict="undone"
+        OPEN, ended_at="2026-12-01T09:01:05Z", colocated_rate=9.0, partner_colocated_rate=4.0, gain=-0.15, verdict="reverted"
     )
     tried = [
         replace(over, pair_trials=3, mean_gain=-0.1, gain_stddev=0.05),
@@ -267,12 +267,12 @@ def test_show_tells_what_was_tried(served: Served, rota: Rota) -> None:
     began, judged, ended = (job_text.clock(f"2026-12-01T09:0{each}Z") for each in ("0:00", "1:00", "1:05"))
     out = rota("show", "1")[1]
     assert (
-        f"  tried        {began} joined 2 bert: 20 -> 9 steps/s, its partner 10 -> 4 steps/s, gain -15%: undone at {ended} "
+        f"  tried        {began} joined 2 bert: 20 -> 9 steps/s, its partner 10 -> 4 steps/s, gain -15%: reverted at {ended} "
         "(such pairs, 3 times: -10%, give or take 5%)\n"
     ) in out
     assert f"{began} was joined by 2: 20 steps/s alone, its partner 10 steps/s alone: open, judged from {judged} on\n" in out
     plain = json.loads(rota("show", "1", "-o", "json")[1])["trials"]
-    assert [(each["number"], each["verdict"], each["gain"]) for each in plain] == [(1, "undone", -0.15), (2, "open", None)]
+    assert [(each["number"], each["verdict"], each["gain"]) for each in plain] == [(1, "reverted", -0.15), (2, "open", None)]
     assert "trials" not in rota("show", "1", "-o", "csv")[1].splitlines()[0]
     assert "trials" not in json.loads(rota("jobs", "-o", "json")[1])[0]
     assert Client(served.url, served.token).job(1).trials == tried

@@ -28,7 +28,7 @@ def test_show_a_profile(capsys: pytest.CaptureFixture[str], monkeypatch: pytest.
     code, out, _ = rota(capsys, monkeypatch, "profile", "show", "resnet50/global256")
     assert code == 0 and "25.6M parameters, skew 0.09, 256 examples per gang" in out and "H200" in out
     code, out, _ = rota(capsys, monkeypatch, "profile", "show", "llama7b", "-o", "json")
-    ways = json.loads(out)["ways"]
+    ways = json.loads(out)["rates"]
     assert json.loads(out)["skew"] == WORKLOADS["llama7b"].skew
     assert {(way["accelerator"], way["gpus"]): way["fits"] for way in ways}["A100", 8]
     assert not {(way["accelerator"], way["gpus"]): way["fits"] for way in ways}["A100", 1]
@@ -46,7 +46,7 @@ def test_show_a_file(tmp_path: Path, capsys: pytest.CaptureFixture[str], monkeyp
 def test_error(tmp_path: Path, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch) -> None:
     path = tmp_path / "mine.csv"
     path.write_text("profile,accelerator,gpus,steps_per_second\nresnet50,V100,1,5\nmine,K80,2,1\n")
-    code, out, _ = rota(capsys, monkeypatch, "profile", "error", str(path), "--as", "v100=rtx5000")
+    code, out, _ = rota(capsys, monkeypatch, "profile", "error", str(path), "--rename-type", "v100=rtx5000")
     assert code == 0 and "RTX5000" in out and "1 measurements are of profiles" in out
     code, out, _ = rota(capsys, monkeypatch, "profile", "error", str(path), "-o", "json")
     assert json.loads(out)["lines"][0]["cells"] == 1
@@ -61,7 +61,7 @@ def test_error(tmp_path: Path, capsys: pytest.CaptureFixture[str], monkeypatch: 
         (("show", "nowhere.json"), ("nowhere.json", "no such file")),
         (("error", "nowhere.csv"), ("nowhere.csv", "no such file")),
         (("error", "."), ("no measurements in this folder",)),
-        (("error", "x.csv", "--as", "V100"), ("--as", "V100")),
+        (("error", "x.csv", "--rename-type", "V100"), ("--rename-type", "V100")),
         (("list", "-o", "xml"), ("-o", "xml")),
         (("estimate", "nowhere.csv"), ("nowhere.csv", "no such file")),
         (("estimate", "one.csv"), ("one.csv", "has 1 profile")),

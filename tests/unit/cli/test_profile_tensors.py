@@ -65,7 +65,7 @@ def test_what_it_says(capsys: pytest.CaptureFixture[str], monkeypatch: pytest.Mo
         "largest   table: 40, 83.3% of all",
         "Skew 0.83: consolidated by the `skew` placer (limit 0.4).",
     ]
-    words = ("profile", "tensors", "net.py:Net", "--with", "rows=2", "--with", "name=two words", "--as", "even")
+    words = ("profile", "tensors", "net.py:Net", "--arg", "rows=2", "--arg", "name=two words", "--profile", "even")
     code, out, _ = rota(capsys, monkeypatch, *words)
     assert code == 0 and out.startswith("even: 16 parameters") and "Skew 0.50: consolidated" in out
     code, out, _ = rota(capsys, monkeypatch, "profile", "tensors", "net.py:Net", "-o", "json")
@@ -96,8 +96,8 @@ def test_save(capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatc
     words = ("profile", "tensors", "net.py:Net", "--save", "skews.csv")
     code, out, _ = rota(capsys, monkeypatch, *words)
     assert code == 0 and out.splitlines()[-1] == "Saved in skews.csv."
-    assert rota(capsys, monkeypatch, *words, "--as", "wide", "--with", "rows=98", "-o", "json")[0] == 0
-    assert rota(capsys, monkeypatch, *words, "--with", "rows=2")[0] == 0
+    assert rota(capsys, monkeypatch, *words, "--profile", "wide", "--arg", "rows=98", "-o", "json")[0] == 0
+    assert rota(capsys, monkeypatch, *words, "--arg", "rows=2")[0] == 0
     assert read_tensors("skews.csv") == {"Net": 0.5, "wide": 0.98}
 
 
@@ -109,13 +109,13 @@ def test_save(capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatc
         (("nowhere.py:Net",), ("nowhere.py:Net", "no such file")),
         (("nowhere_at_all:Net",), ("no module nowhere_at_all", "pip install nowhere_at_all")),
         (("torch:nn.Linear",), ("PyTorch", 'Try: pip install "rota-scheduler[torch]"')),
-        (("net.py:needs",), ("needs width", "Try: --with width=64")),
-        (("net.py:Net", "--with", "width"), ("--with", "KEY=VALUE")),
-        (("net.py:Net", "--with", "=3"), ("--with", "KEY=VALUE")),
-        (("net.py:Net", "--with", "rows=1", "--with", "rows=2"), ("--with", "rows is given twice")),
-        (("net.py:Net", "--with", "size=3"), ("does not take size", "width, rows, name")),
-        (("net.py:Net", "--with", "width=[1]"), ("raised AssertionError",)),
-        (("net.py:Net", "--as", "a\nb"), ("--as",)),
+        (("net.py:needs",), ("needs width", "Try: --arg width=64")),
+        (("net.py:Net", "--arg", "width"), ("--arg", "KEY=VALUE")),
+        (("net.py:Net", "--arg", "=3"), ("--arg", "KEY=VALUE")),
+        (("net.py:Net", "--arg", "rows=1", "--arg", "rows=2"), ("--arg", "rows is given twice")),
+        (("net.py:Net", "--arg", "size=3"), ("does not take size", "width, rows, name")),
+        (("net.py:Net", "--arg", "width=[1]"), ("raised AssertionError",)),
+        (("net.py:Net", "--profile", "a\nb"), ("--profile",)),
         (("net.py:Net", "--save", "net.py"), ("net.py:2", "no such column")),
         (("net.py:Net", "--save", "nowhere/x.csv"), ("nowhere/x.csv", "cannot be written")),
         (("net.py:Net", "-o", "xml"), ("-o", "xml")),

@@ -23,7 +23,9 @@ def test_variability(capsys: pytest.CaptureFixture[str], monkeypatch: pytest.Mon
     code, out, err = rota(capsys, monkeypatch, "profile", "variability", "scores.csv")
     assert code == 0 and not err
     assert "GPUs of A beyond 1.5: 2 (2.80)" in out and "bins of B: " in out and "As the file has them." in out
-    code, out, _ = rota(capsys, monkeypatch, "profile", "variability", "runs.csv", "--cluster", "2x(4xV100)", "--median")
+    code, out, _ = rota(
+        capsys, monkeypatch, "profile", "variability", "runs.csv", "--cluster", "2x(4xV100)", "--variability-medians"
+    )
     assert code == 0 and "median of a real GPU's runs" in out and "seed 0" in out
     assert all(len(line) <= 130 for line in out.splitlines())
     words = ("profile", "variability", "runs.csv", "--cluster", "2x(4xV100)", "--seed", "3")

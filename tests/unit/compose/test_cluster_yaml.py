@@ -57,7 +57,7 @@ def test_racks_in_rows_links_and_penalties_by_level(tmp_path: Path) -> None:
         *("a-row1/rack1", "a-row1/rack2", "a-row2/rack1", "a-row2/rack2", "a-row3/rack1", "a-row3/rack2"),
         "x/y",
     ]
-    assert cluster.between_gb_s == 12.5 and cluster.beyond_gb_s == (6.0, 3.0)
+    assert cluster.inter_node_gb_s == 12.5 and cluster.inter_rack_gb_s == (6.0, 3.0)
     penalty = found.physics["spread_penalty"]  # type: ignore[attr-defined]
     assert [penalty.slowdown(name, 2) for name in ("bert", "vgg19")] == pytest.approx([1.32, 1.7])
     plain = site(tmp_path, "nodes: [{accelerator: V100, gpus: 4}]\npenalties: [1.5]\n")

@@ -36,7 +36,7 @@ MATTERS = {
 IDLE: dict[str, tuple[dict[str, Any], str]] = {
     "first": ({"first": 500}, "--first 500 does nothing: there are 12 jobs"),
     "elastic": ({"elastic": "none"}, "--elastic none does nothing: no job here accepts another size"),
-    "jobs": ({"jobs": (0, 12)}, "--window 0:12 does nothing: it counts every job"),
+    "window": ({"window": (0, 12)}, "--window 0:12 does nothing: it counts every job"),
     "drop_oversized": ({"drop_oversized": True}, "--drop-oversized does nothing: every job fits"),
     "round_seconds": ({"round_seconds": 60, "decide": "events"}, "--round-seconds does nothing with --decide events"),
     "checkpoint_seconds": ({"checkpoint_seconds": 9}, "--checkpoint-seconds did nothing under fifo: no job was suspended"),
@@ -133,7 +133,7 @@ def test_an_option_of_a_policy_that_does_nothing_says_so(policy: str) -> None:
     "fields",
     [
         {"first": 5},
-        {"jobs": (2, 8)},
+        {"window": (2, 8)},
         {"round_seconds": 60},
         {"policy": "las", "checkpoint_seconds": 9, "restore_seconds": 9, "cluster": "2x(4xV100)"},
         {"checkpoint_every_seconds": 600, "node_repair_seconds": 600, "node_mtbf_seconds": 3000.0},

@@ -64,7 +64,7 @@ def test_what_is_linear_stays_as_it_was(tmp_path: Path) -> None:
     ("read", "where", "near"),
     [
         ("view.jobs.gpu", "view.jobs has attained_gpu_seconds, best_gpus, deadline_s,", "gpus"),
-        ("view.options.rats", "view.options has account,", "rate"),
+        ("view.options.rats", "view.options has alone,", "rate"),
         ("view.job.gpus", "view has ", "jobs"),
         ("program.rats.sum()", "a Program has ", "rate"),
     ],

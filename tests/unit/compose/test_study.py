@@ -94,7 +94,7 @@ def test_an_unknown_field_is_refused_with_the_nearest() -> None:
         ("round_seconds", "360", 360.0),
         ("node_mtbf_seconds", "5e3", 5000.0),
         ("wait_for_locality", "true", True),
-        ("jobs", "10:20", (10, 20)),
+        ("window", "10:20", (10, 20)),
         ("where", "tenant=a", (("tenant", "a"),)),
         ("spread_penalty", "1.7", 1.7),
         ("spread_penalty", "1.2/1.1", "1.2/1.1"),
@@ -106,7 +106,7 @@ def test_fields_as_they_are_typed(name: str, text: str, value: object) -> None:
 
 @pytest.mark.parametrize(
     "name,text",
-    [("first", "1.5"), ("seed", "x"), ("launch_seconds", "soon"), ("jobs", "5"), ("where", "a"), ("drop_oversized", "2")],
+    [("first", "1.5"), ("seed", "x"), ("launch_seconds", "soon"), ("window", "5"), ("where", "a"), ("drop_oversized", "2")],
 )
 def test_texts_that_a_field_does_not_take(name: str, text: str) -> None:
     with pytest.raises(ValueError, match=r"^not .*\.$"):

@@ -255,7 +255,7 @@ def test_a_parked_job_waits_for_its_own_gpus_where_that_is_set(parking: Bench) -
 
 def test_a_parked_job_goes_on_where_it_sleeps_though_another_type_is_free_and_faster() -> None:
     rates = Rates({("net", "A100", 1): 2.0, ("net", "V100", 1): 1.0})
-    bench = Bench([Node("a", "A100", 1, host_gib=10.0), Node("b", "V100", 1, host_gib=10.0)], rates=rates, parked_stay=True)
+    bench = Bench([Node("a", "A100", 1, host_gib=10.0), Node("b", "V100", 1, host_gib=10.0)], rates=rates, resume_in_place=True)
     start_gang(bench, gpus=1, steps=1.0)
     start_gang(bench, gpus=1, steps=1000.0, can_park=True, parked_gib=1.0, profile="net")
     assert bench.state.nodes.observed.holder.tolist() == [0, 1]

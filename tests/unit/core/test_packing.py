@@ -219,7 +219,7 @@ def test_who_lost_its_partner_goes_on_until_the_policy_is_asked_again() -> None:
 
 def test_a_steady_answer_goes_on_with_those_who_are_left() -> None:
     decide = AtRounds(round_seconds=10.0, solve_every_seconds=95.0)
-    made = bench(count=3, decide=decide, drawing=SelectionRules(steady=True))
+    made = bench(count=3, decide=decide, selection=SelectionRules(steady=True))
     told(made, (0, 1), (2,), at_s=200.0)
     made.now_s = 205.0
     made.tell(exits(made, 0), at_s=205.0)

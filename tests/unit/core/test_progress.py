@@ -23,7 +23,7 @@ RATES = Rates(table={("net/global64", "V100", 1): 2.0, ("other", "V100", 1): 2.0
 
 
 def bench(foresees: bool = True) -> Bench:
-    return Bench("4xV100", Optimus(), RATES, foresees=foresees)
+    return Bench("4xV100", Optimus(), RATES, needs_predictions=foresees)
 
 
 def end(made: Bench, job: int, steps: float, at_s: float) -> None:

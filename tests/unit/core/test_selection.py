@@ -30,6 +30,6 @@ def test_a_steady_answer_lasts_and_only_goes_on(allocation: Allocation) -> None:
     assert steady.lasts(allocation) and steady.only_goes_on(allocation)
 
 
-@pytest.mark.parametrize("drawing", [SelectionRules(), SelectionRules(steady=True)])
-def test_shares_are_drawn_from_again_in_any_case(drawing: SelectionRules) -> None:
-    assert drawing.lasts(SHARES) and not drawing.only_goes_on(SHARES)
+@pytest.mark.parametrize("selection", [SelectionRules(), SelectionRules(steady=True)])
+def test_shares_are_drawn_from_again_in_any_case(selection: SelectionRules) -> None:
+    assert selection.lasts(SHARES) and not selection.only_goes_on(SHARES)

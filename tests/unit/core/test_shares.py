@@ -87,7 +87,7 @@ def ran(made: Bench) -> Any:
 @pytest.mark.parametrize("ties", [False, True])
 def test_time_is_in_proportion_to_shares(shares: tuple[float, ...], ties: bool) -> None:
     wanted = {(name, "", "V100"): share for name, share in zip("abc", shares, strict=True)}
-    made = turn(bench("1xV100", wanted, "abc", drawing=SelectionRules(deficits_break_ties=ties)), 3000.0)
+    made = turn(bench("1xV100", wanted, "abc", selection=SelectionRules(deficits_break_ties=ties)), 3000.0)
     assert ran(made) / ran(made).sum() == pytest.approx(shares, abs=0.02)
 
 
@@ -148,7 +148,7 @@ def test_what_is_owed_is_paid_back_when_shares_change() -> None:
 def test_debts_that_break_ties_do_not_outweigh_time_received() -> None:
     """Gavel's rule: b, owed a lot from before, comes first only among equals."""
     made = bench(
-        "1xV100", {("a", "", "V100"): 0.5, ("b", "", "V100"): 0.5}, "ab", drawing=SelectionRules(deficits_break_ties=True)
+        "1xV100", {("a", "", "V100"): 0.5, ("b", "", "V100"): 0.5}, "ab", selection=SelectionRules(deficits_break_ties=True)
     )
     made.state.jobs.table.deficit[0, 0], made.state.jobs.table.deficit[1, 0] = -500.0, 500.0
     turn(made, 200.0)
@@ -266,7 +266,7 @@ def test_between_answers_a_steady_ranking_begins_nobody() -> None:
     for steady, running in ((True, {0}), (False, {0, 1})):
         policy = InOrder()
         decide = AtRounds(round_seconds=10.0, solve_every_seconds=100.0)
-        made = Bench("2xV100", policy, decide=decide, drawing=SelectionRules(steady=steady))
+        made = Bench("2xV100", policy, decide=decide, selection=SelectionRules(steady=steady))
         made.obey(made.submit(steps=1e6))
         made.obey(made.tell(TimerFired(0.0)))
         made.obey(made.tell(TimerFired(10.0), at_s=10.0))
@@ -286,7 +286,7 @@ def test_an_upgrade_moves_a_job_that_nobody_may_suspend() -> None:
     table = {("a", "V100", 1): 4.0, ("a", "K80", 1): 1.0}
     jobs = ((0.0, "a", 1440.0), (0.0, "a", 14400.0))
     moved = gavel("fifo", "1xV100 + 1xK80", table, *jobs)
-    stayed = gavel("fifo", "1xV100 + 1xK80", table, *jobs, drawing=SelectionRules(deficits_break_ties=True, steady=True))
+    stayed = gavel("fifo", "1xV100 + 1xK80", table, *jobs, selection=SelectionRules(deficits_break_ties=True, steady=True))
     assert moved.finished_s[0] == stayed.finished_s[0] == pytest.approx(360.0)
     assert stayed.finished_s[1] == pytest.approx(14400.0)
     assert moved.finished_s[1] < 6000.0 and moved.migrations.tolist() == [0, 1]

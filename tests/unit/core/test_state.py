@@ -13,7 +13,7 @@ from rota.model.events import CancelRequested, Exited, HoldRequested, NodeReport
 from rota.model.occupancy import Occupancy
 from tests.unit.core.helpers import Bench
 
-RECORDS = ("jobs", "machines", "question", "knowledge")
+RECORDS = ("jobs", "nodes", "cycle", "beliefs")
 
 
 def busy() -> Bench:

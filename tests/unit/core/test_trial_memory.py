@@ -41,12 +41,12 @@ def on_trial() -> Bench:
     return bench
 
 
-@pytest.mark.parametrize(("after", "verdict", "gain"), [(4.0, "undone", -0.2), (9.0, "kept", 0.8)])
+@pytest.mark.parametrize(("after", "verdict", "gain"), [(4.0, "reverted", -0.2), (9.0, "kept", 0.8)])
 def test_a_verdict_is_counted_and_remembered_across_a_snapshot(after: float, verdict: str, gain: float) -> None:
     bench = on_trial()
     bench.now_s = 40.0
     suspended = of_type(bench.obey(bench.tell(measured(bench, 25.0, j0=after, j1=after))), Suspend)
-    assert [command.job for command in suspended] == ([1] if verdict == "undone" else [])
+    assert [command.job for command in suspended] == ([1] if verdict == "reverted" else [])
     words = make_codec()
     bench.core.restore(json.loads(json.dumps(bench.core.snapshot(words))), words)
     known = bench.state.beliefs
@@ -65,7 +65,7 @@ def test_a_trial_whose_job_ends_is_broken_off_and_counted() -> None:
     bench = on_trial()
     bench.obey(bench.tell(Exited(1, 1, bench.now_s, Outcome.FINISHED, 0.0)))
     bench.obey(bench.submit(gpus=1, profile="net", steps=1e6))
-    assert bench.state.beliefs.verdicts == {"broken off": 1} and bench.state.beliefs.pairs == {}
+    assert bench.state.beliefs.verdicts == {"aborted": 1} and bench.state.beliefs.pairs == {}
 
 
 def test_without_the_tactic_measurements_start_nothing() -> None:
@@ -86,7 +86,7 @@ def test_a_pair_of_which_one_stands_still_is_undone_once() -> None:
     bench.now_s = given_up_s + 1
     suspended = of_type(bench.obey(bench.submit(gpus=1, profile="net", steps=1e6)), Suspend)
     known = bench.state.beliefs
-    assert [command.job for command in suspended] == [1] and known.verdicts == {"undone": 1}
+    assert [command.job for command in suspended] == [1] and known.verdicts == {"reverted": 1}
     assert known.pairs[PAIR].gain == pytest.approx(-0.1) and known.past_trials[1].colocated_rates == (9.0, 0.0)
     bench.now_s += 100.0
     assert of_type(bench.obey(bench.tell(measured(bench, bench.now_s - 50, j0=10.0))), Launch) == [] and known.trials_begun == 1

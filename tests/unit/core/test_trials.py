@@ -1,4 +1,4 @@
-"""Trials: tried, measured, kept or undone, and remembered."""
+"""Trials: tried, measured, kept or reverted, and remembered."""
 
 from typing import Any
 
@@ -51,10 +51,10 @@ def test_a_bad_pair_is_undone_once_it_was_measured_and_never_tried_again() -> No
     run = engine(BAD, FIRST_B, (1.0, "a", 1000.0), (2.0, "b", 1000.0), (3.0, "b", 1000.0))
     record = run.run()
     known = run.scheduler.state.beliefs
-    undone = [trial for trial in known.past_trials.values() if trial.verdict is TrialVerdict.REVERTED]
-    assert len(undone) == known.trials_begun - sum(t.verdict is TrialVerdict.ABORTED for t in known.past_trials.values())
-    assert sum(trial.pair == ("a", "b", "V100", 1) for trial in undone) == 1
-    assert undone[0].ended_s - undone[0].begun_s <= 120.0
+    reverted = [trial for trial in known.past_trials.values() if trial.verdict is TrialVerdict.REVERTED]
+    assert len(reverted) == known.trials_begun - sum(t.verdict is TrialVerdict.ABORTED for t in known.past_trials.values())
+    assert sum(trial.pair == ("a", "b", "V100", 1) for trial in reverted) == 1
+    assert reverted[0].ended_s - reverted[0].begun_s <= 120.0
     assert record.finished_s.max() < 3100.0 * 1.1, "it cost little"
 
 
@@ -84,7 +84,7 @@ def test_a_known_pair_needs_no_trial() -> None:
 
 
 def test_measurements_with_noise_agree_on_average() -> None:
-    run = engine(GOOD, FIRST_B, (1.0, "a", 1500.0), (2.0, "b", 1500.0), noise=0.05)
+    run = engine(GOOD, FIRST_B, (1.0, "a", 1500.0), (2.0, "b", 1500.0), measurement_noise=0.05)
     run.run()
     (trial,) = run.scheduler.state.beliefs.past_trials.values()
     assert (

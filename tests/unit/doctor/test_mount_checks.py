@@ -38,7 +38,7 @@ def test_a_node_folder_counts_only_if_it_is_there(tmp_path: Path, monkeypatch: p
     assert list(check_mounts(tmp_path, tmp_path / "nodes")) == []
     (tmp_path / "nodes").mkdir()
     (found,) = check_mounts(tmp_path, tmp_path / "nodes")
-    assert found.state == "warn" and "--node-folder" in found.next
+    assert found.state == "warn" and "--node-dir" in found.next
 
 
 def test_the_doctor_looks(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

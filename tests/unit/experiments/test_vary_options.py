@@ -22,12 +22,12 @@ def grid(**changes: object) -> Grid:
 
 
 def test_values_as_they_are_typed() -> None:
-    found = read_varied(["round_seconds=60/360", "policy.thresholds=3250/7200|1000", "preset=ideal/gavel", "jobs=0:5/5:9"])
+    found = read_varied(["round_seconds=60/360", "policy.thresholds=3250/7200|1000", "preset=ideal/gavel", "window=0:5/5:9"])
     assert found == {
         "round_seconds": (60, 360),
         "policy.thresholds": ("3250/7200", 1000),
         "preset": ("ideal", "gavel"),
-        "jobs": ("0:5", "5:9"),
+        "window": ("0:5", "5:9"),
     }
     assert read_varied(["wait_for_locality=true/false"]) == {"wait_for_locality": ("true", "false")}
     assert read_varied(["trace.load=0.5/0.70/1"]) == {"trace.load": (0.5, 0.7, 1)}
@@ -108,7 +108,7 @@ def test_an_option_that_nobody_has_is_a_mistake(tmp_path: Path) -> None:
 
 def test_any_field() -> None:
     made = grid(
-        vary={"jobs": ("0:5", (5, 9)), "decide": ("events", "both"), "round_seconds": (60,), "wait_for_locality": ("true",)}
+        vary={"window": ("0:5", (5, 9)), "decide": ("events", "both"), "round_seconds": (60,), "wait_for_locality": ("true",)}
     )
     first, *_ = cells = made.cells()
     assert [(cell.study.window, cell.study.decide) for cell in cells] == [
@@ -117,7 +117,7 @@ def test_any_field() -> None:
         ((5, 9), "events"),
         ((5, 9), "both"),
     ]
-    assert first.study.wait_for_locality is True and first.axes["jobs"] == "0:5"
+    assert first.study.wait_for_locality is True and first.axes["window"] == "0:5"
 
 
 def test_an_object_cannot_be_swept(tmp_path: Path) -> None:

@@ -59,4 +59,5 @@ def test_an_old_name_is_not_a_name_of_today() -> None:
     for old, new in OLD_TYPE_NAMES.items():
         assert old != new and known.named(old) is known.named(new)
         assert known.named(new).__name__ == new, "the old name of one type is not the name of another"
-    assert not set(OLD_FIELD_NAMES) & set(OLD_FIELD_NAMES.values())
+    for kind, names in OLD_FIELD_NAMES.items():
+        assert not set(names) & set(names.values()), kind

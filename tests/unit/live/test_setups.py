@@ -89,7 +89,7 @@ def test_a_snapshot_without_the_layer_of_measured_rates_gets_it_back() -> None:
     assert found is not None
     scheduler.state.beliefs.add_measured(found)
     plain = scheduler.snapshot(JOURNAL_CODEC)
-    del plain["knowledge"]["measured"]
+    del plain["beliefs"]["measured"]
     again = make_scheduler(before)
     again.restore(plain, JOURNAL_CODEC)
     again.fold(1.0, [Configured(now, 1.0)])

@@ -35,7 +35,7 @@ POLICIES: list[Any] = [Goodput(), Optimus(), Goodput(batch="largest"), Optimus(b
 
 
 def bench(policy: Any, cluster: str = "1x(8xV100)", rates: Rates = RATES, **settings: Any) -> Bench:
-    return Bench(cluster, policy, rates, foresees=needs_of(policy).predictions, **settings)
+    return Bench(cluster, policy, rates, needs_predictions=needs_of(policy).predictions, **settings)
 
 
 def sizes(view: View, answer: Assignment) -> dict[int, int]:

@@ -151,7 +151,7 @@ def test_keys_it_does_not_know(key: str) -> None:
 
 
 def test_links_decide_how_gangs_scale() -> None:
-    slow = Catalogue({"V100": 1.0}, between_gb_s=0.1)
+    slow = Catalogue({"V100": 1.0}, inter_node_gb_s=0.1)
     assert rate("vgg19", gpus=4, catalogue=slow) < rate("vgg19", gpus=4)
     assert rate("vgg19", gpus=4, levels=1, catalogue=slow) < rate("vgg19", gpus=4, catalogue=slow)
     assert rate("vgg19", gpus=1, catalogue=slow) == rate("vgg19")
@@ -165,7 +165,7 @@ def test_an_unknown_type_counts_as_a_v100_with_less_certainty() -> None:
 
 
 def test_answers_are_remembered_and_catalogues_stay_apart() -> None:
-    first, second = Catalogue(), Catalogue(between_gb_s=0.1)
+    first, second = Catalogue(), Catalogue(inter_node_gb_s=0.1)
     assert first.rate("vgg19", "V100", 4, 1) is first.rate("vgg19", "V100", 4, 2)
     assert first.rate("vgg19", "V100", 4, 1) != second.rate("vgg19", "V100", 4, 1)
     assert first == Catalogue(), "what it remembers is not what it is"

@@ -145,14 +145,14 @@ def test_a_file_that_changed_is_read_again() -> None:
         ("plain.py:Outer.Other", {}, "has no Other", "package.module:Net"),
         ("plain.py:WIDTH", {}, "is of type int", "torch.nn.Module"),
         ("plain.py:number", {}, "gave an object of type int", "torch.nn.Module"),
-        ("plain.py:Needs", {}, "needs width, depth", "--with width=64"),
-        ("plain.py:Needs", {"width": 1}, "needs depth", "--with depth=64"),
+        ("plain.py:Needs", {}, "needs width, depth", "--arg width=64"),
+        ("plain.py:Needs", {"width": 1}, "needs depth", "--arg depth=64"),
         ("plain.py:Net", {"widht": 1}, "does not take widht. Closest: width.", "rename it"),
-        ("plain.py:number", {"width": 1}, "does not take width. All: none.", "leave that --with out"),
+        ("plain.py:number", {"width": 1}, "does not take width. All: none.", "leave that --arg out"),
         ("plain.py:ready", {"width": 1}, "is already built and does not take width", "name the class"),
         ("plain.py:places", {}, "missing", "takes no arguments"),
-        ("plain.py:tells", {}, "raised RuntimeError: of no use.", "--with width=64"),
-        ("plain.py:silent", {}, "raised RuntimeError.", "--with width=64"),
+        ("plain.py:tells", {}, "raised RuntimeError: of no use.", "--arg width=64"),
+        ("plain.py:silent", {}, "raised RuntimeError.", "--arg width=64"),
         ("plain.py:Empty", {}, "has no parameters", "holds the layers"),
         ("plain.py:Frozen", {}, "trains nothing", "as you train it"),
         ("plain.py:Odd", {}, "raised TypeError", "pairs of a name and a tensor"),
@@ -170,7 +170,7 @@ def test_what_cannot_be_built(where: str, arguments: dict[str, Any], problem: st
 @pytest.mark.usefixtures("folder")
 @pytest.mark.parametrize("name", [" ", "a\nb", "a\0"])
 def test_names_of_profiles(name: str) -> None:
-    with pytest.raises(OptionError, match="--as"):
+    with pytest.raises(OptionError, match="--profile"):
         module_tensors("plain.py:Net", profile=name)
 
 

@@ -75,7 +75,7 @@ def test_a_whole_run() -> None:
         "lost_gpu_seconds": 2.0,
         "cost_dollars": pytest.approx(24 / 3600 * 3.06),  # 24 GPU-seconds of V100s
         "slo_violations": None,
-        "rounds": None,
+        "plans": None,
         "decisions": 3,
         "decision_seconds": 0.25,
         "simulated_in_seconds": None,
@@ -99,7 +99,7 @@ def test_a_window_may_reach_beyond_the_end() -> None:
 
 @pytest.mark.parametrize("window", [(1, 1), (2, 1), (-1, 2), (2, 3)])
 def test_a_window_without_jobs_is_refused(window: tuple[int, int]) -> None:
-    with pytest.raises(OptionError, match="jobs"):
+    with pytest.raises(OptionError, match="window"):
         summary(fifo(), window=window)
 
 

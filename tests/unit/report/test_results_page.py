@@ -175,7 +175,7 @@ FACTS = r'<dl class="facts">(.*?)</dl>'
 def test_a_cluster_from_a_file_is_told() -> None:
     nodes = [Node(f"n{n}", "A100", 8) for n in range(4)] + [Node(f"m{n}", "V100", 4) for n in range(2)]
     prices, links = {"A100": 2.9, "V100": 1250.5}, {"A100": 300.0}
-    cluster = Cluster.of(nodes, "my.yaml", dollars_per_hour=prices, inside_gb_s=links, between_gb_s=12.5)
+    cluster = Cluster.of(nodes, "my.yaml", dollars_per_hour=prices, intra_node_gb_s=links, inter_node_gb_s=12.5)
     result = result_of([Arrival(0.0, JobSpec(steps=1))], cluster, [(0, [0], 0, 1)], profile="rates.csv")
     facts = text_of(page(Comparison({"p": [result]})), FACTS)
     assert "Clustermy.yaml: 4x(8xA100) + 2x(4xV100)Links300 GB/s inside A100 nodes, 12.5 GB/s between nodes" in facts

@@ -35,13 +35,13 @@ def simulated(tactics: str) -> Result:
 def test_a_simulation_counts_its_trials_and_lists_its_pairs() -> None:
     result = simulated("pack:settle_seconds=30")
     assert result.trials is not None
-    assert (result.trials.trials, result.trials.undone, result.trials.kept, result.trials.open) == (1, 1, 0, 0)
+    assert (result.trials.trials, result.trials.reverted, result.trials.kept, result.trials.open) == (1, 1, 0, 0)
     (pair,) = result.trials.pairs
     assert (pair.first, pair.second, pair.accelerator, pair.gpus, pair.times) == ("resnet50", "vgg19", "V100", 1, 1)
     assert pair.gain == pytest.approx(0.0) and pair.spread == 0.0
     plain = json.loads(json.dumps(result.to_dict()))["trials"]
-    assert plain["undone"] == 1 and plain["pairs"][0]["first_rate"] == pytest.approx(0.5)
-    assert "1 trial: 1 undone" in str(result)
+    assert plain["reverted"] == 1 and plain["pairs"][0]["first_rate"] == pytest.approx(0.5)
+    assert "1 trial: 1 reverted" in str(result)
     assert Comparison({"las": [result]}).to_dict()[0]["trials"] == result.to_dict()["trials"]
     assert len(Comparison({"las": [result, result]}).to_dict()[0]["trials_by_seed"]) == 2
 
@@ -54,7 +54,7 @@ def test_without_tactics_nothing_is_said_of_trials() -> None:
 
 
 def test_in_words() -> None:
-    assert str(SUMMARY) == "5 trials: 2 kept, 1 undone, 1 broken off, 1 open"
+    assert str(SUMMARY) == "5 trials: 2 kept, 1 reverted, 1 aborted, 1 open"
     assert str(TrialsSummary(0, 0, 0, 0, 0, ())) == "0 trials"
 
 

@@ -47,7 +47,7 @@ def test_the_upper_limit_knows_tables_that_are_faster_apart_and_gangs_that_fill_
 def test_no_placement_beats_the_upper_limit(profile: str, penalty: float | None) -> None:
     cluster = Cluster.parse("3x(4xA100) + 2x(2xV100) + 8xT4")
     physics = Physics(
-        rates=Rates(TABLE.table, across_nodes=TABLE.across_nodes, model=Catalogue(between_gb_s=1.0)), spread_penalty=penalty
+        rates=Rates(TABLE.table, across_nodes=TABLE.across_nodes, model=Catalogue(inter_node_gb_s=1.0)), spread_penalty=penalty
     )
     for gpus in (1, 2, 4, 7, 8):
         limit = physics.fastest(spec(profile, gpus), cluster)

@@ -60,10 +60,10 @@ def test_those_who_keep_gpus_least_busy_go_first_and_each_joins_one_job() -> Non
 
 
 def test_a_job_that_sleeps_joins_others_only_where_it_sleeps() -> None:
-    hosts = [job(0, "a", seat=(0,)), job(1, "a", seat=(1,))]
-    (wish,) = wishes_of(hosts, [job(2, "b", seat=(1,))])
+    hosts = [job(0, "a", gpus_held=(0,)), job(1, "a", gpus_held=(1,))]
+    (wish,) = wishes_of(hosts, [job(2, "b", gpus_held=(1,))])
     assert wish.runner == 1
-    assert not wishes_of(hosts[:1], [job(2, "b", seat=(1,))])
+    assert not wishes_of(hosts[:1], [job(2, "b", gpus_held=(1,))])
 
 
 def test_jobs_of_another_size_or_pool_do_not_meet() -> None:

@@ -65,12 +65,14 @@ def test_generate_with_tenants_and_a_rhythm(
     capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch, tmp_path: Path
 ) -> None:
     made = tmp_path / "made.csv"
-    words = ("--jobs", "50", "--seed", "3", "--tenants", "4", "--rhythm", "0.5")
+    words = ("--jobs", "50", "--seed", "3", "--tenants", "4", "--diurnal", "0.5")
     assert rota(capsys, monkeypatch, "trace", "generate", str(made), *words)[0] == 0
     assert read_trace(made).arrivals == named("synthetic:jobs=50,seed=3,tenants=4,rhythm=0.5").arrivals
 
 
-@pytest.mark.parametrize(("flag", "value"), [("--tenants", "-1"), ("--tenants", "few"), ("--rhythm", "1.5"), ("--rhythm", "no")])
+@pytest.mark.parametrize(
+    ("flag", "value"), [("--tenants", "-1"), ("--tenants", "few"), ("--diurnal", "1.5"), ("--diurnal", "no")]
+)
 def test_generate_refuses(
     capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch, tmp_path: Path, flag: str, value: str
 ) -> None:
