@@ -19,6 +19,7 @@ from rota.agent.log import LIMIT_BYTES
 from rota.agent.pace import Pace
 from rota.agent.processes import boot_s
 from rota.folders import read_file
+from rota.model.old_names import current_fields
 
 MAX_SECONDS = 1e9
 """Stands for "never" where JSON cannot carry infinity, in seconds."""
@@ -191,13 +192,12 @@ def _read(path: Path) -> dict[str, Any]:
         return {}
     if not isinstance(value, dict):
         return {}
-    if "incarnation" in value:  # written by an earlier version, whose supervisors may still run
-        value["attempt"] = value.pop("incarnation")
     return value
 
 
 def _known_fields(kind: type[LaunchOrder | AttemptStatus], plain: Mapping[str, Any]) -> dict[str, Any]:
-    """Return the fields that this version knows, without empty texts that stand for none."""
+    """Return the fields that this version knows, without empty texts that stand for none. Earlier versions have other names."""
+    plain = current_fields(kind.__name__, plain)
     none = {name for name, default in kind._field_defaults.items() if default is None and plain.get(name) == ""}
     return {name: plain[name] for name in kind._fields if name in plain and name not in none}
 

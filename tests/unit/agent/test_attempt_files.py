@@ -22,12 +22,13 @@ def test_a_status_is_read_as_it_was_written(tmp_path: Path) -> None:
 
 def test_a_supervisor_of_the_version_before_is_understood(tmp_path: Path) -> None:
     """It keeps running when the scheduler is replaced, and calls an attempt an incarnation."""
-    write_status(tmp_path, AttemptStatus(job=3, attempt=2, sequence=1, state="running"))
+    status = AttemptStatus(job=3, attempt=2, sequence=1, state="running", stop_reason="suspend", park_method="sleep")
+    write_status(tmp_path, status)
     value = json.loads((tmp_path / STATUS).read_bytes())
-    value["incarnation"] = value.pop("attempt")
+    for today, before in (("attempt", "incarnation"), ("stop_reason", "asked"), ("park_method", "park_way")):
+        value[before] = value.pop(today)
     (tmp_path / STATUS).write_text(json.dumps(value))
-    found = read_status(tmp_path)
-    assert found is not None and found.attempt == 2
+    assert read_status(tmp_path) == status
 
 
 ORDER = LaunchOrder(
