@@ -60,17 +60,19 @@ class Estimator:
     )
     """Cached answers: the options of every kind are estimated again after each measurement."""
 
-    def observed(self, profile: str, accelerator: str, gpus: int, rate: float, beside: str = "", levels: int = 0) -> "Estimator":
+    def observed(
+        self, profile: str, accelerator: str, gpus: int, rate: float, colocated_with: str = "", levels: int = 0
+    ) -> "Estimator":
         """Return an estimator with one more measurement: exclusive steps per second, or those next to another profile on the same
         GPUs; 0 if it does not fit."""
-        _check(profile, accelerator, gpus, rate, beside, levels)
-        key = (profile, accelerator, gpus, levels > 0, beside)
+        _check(profile, accelerator, gpus, rate, colocated_with, levels)
+        key = (profile, accelerator, gpus, levels > 0, colocated_with)
         latest = (*self.measured.get(key, ()), float(rate))[-KEEP_MEASUREMENTS:]
         made = replace(self, measured={**self.measured, key: latest})
         made._rows.update(self._references())
         made._tables.update(self._tables)
         # Rates of profiles that ran next to this one are known relative to this one's exclusive rate.
-        touched = {profile, beside}.union(*((name, other) for name, *_, other in self._keys.get(profile, ())))
+        touched = {profile, colocated_with}.union(*((name, other) for name, *_, other in self._keys.get(profile, ())))
         made._guesses.update({key: guess for key, guess in self._guesses.items() if key[0] not in touched})
         made._pairs.update({key: pair for key, pair in self._pairs.items() if key[0] not in touched and key[1] not in touched})
         # An exclusive rate follows from the profile's own measurements.
@@ -96,7 +98,7 @@ class Estimator:
         if not any(rate > 0 for rate in known.values()):
             return None
         rate, spread = self._one(profile, known, cell)
-        if not any(name == profile and not beside for name, *_, beside in self._keys.get(profile, ())):
+        if not any(name == profile and not colocated_with for name, *_, colocated_with in self._keys.get(profile, ())):
             # Neither the profile nor anything that stands for it ran exclusively.
             spread = max(spread, UNPROFILED_UNCERTAINTY if profile not in self._references() else 0.0)
         # On one node it is at least as fast as on several.
@@ -189,10 +191,10 @@ class Estimator:
     def _measured_alone(self, profile: str) -> dict[ProfileCell, float]:
         row = {cell: rate for cell, rate in self._references().get(profile, {}).items() if not cell.colocated_with}
         shared: dict[ProfileCell, float] = {}
-        for name, accelerator, gpus, apart, beside in self._keys.get(profile, ()):
+        for name, accelerator, gpus, apart, colocated_with in self._keys.get(profile, ()):
             if name == profile:
-                rate = median(self.measured[name, accelerator, gpus, apart, beside])
-                (shared if beside else row)[ProfileCell(accelerator, gpus, apart)] = rate
+                rate = median(self.measured[name, accelerator, gpus, apart, colocated_with])
+                (shared if colocated_with else row)[ProfileCell(accelerator, gpus, apart)] = rate
         if any(rate > 0 for rate in row.values()):
             return row
         return {cell: rate / TYPICAL_SHARE for cell, rate in shared.items() if rate > 0} | row
@@ -200,14 +202,14 @@ class Estimator:
     def _row(self, profile: str) -> dict[ProfileCell, float]:
         """Return all known cells of a profile: exclusive rates, and ratios next to references."""
         row = dict(self._references().get(profile, {})) | self._alone(profile)
-        for name, accelerator, gpus, apart, beside in self._keys.get(profile, ()):
-            if beside:
+        for name, accelerator, gpus, apart, colocated_with in self._keys.get(profile, ()):
+            if colocated_with:
                 alone = self.rate(name, accelerator, gpus)
                 if alone is not None:
-                    share = ratio_of(median(self.measured[name, accelerator, gpus, apart, beside]), alone[0])
+                    share = ratio_of(median(self.measured[name, accelerator, gpus, apart, colocated_with]), alone[0])
                     if name == profile:
-                        row[ProfileCell(accelerator, gpus, colocated_with=beside)] = share
-                    if beside == profile:
+                        row[ProfileCell(accelerator, gpus, colocated_with=colocated_with)] = share
+                    if colocated_with == profile:
                         row[ProfileCell(accelerator, gpus, colocated_with=name, of_partner=True)] = share
         return row
 
@@ -330,14 +332,16 @@ def _faster(cell: ProfileCell, other: ProfileCell) -> float:
     return math.log(SPEEDS.get(cell.accelerator, 1.0) / SPEEDS.get(other.accelerator, 1.0))
 
 
-def _check(profile: str, accelerator: str, gpus: int, rate: float, beside: str, levels: int) -> None:
+def _check(profile: str, accelerator: str, gpus: int, rate: float, colocated_with: str, levels: int) -> None:
     if not profile or not accelerator:
         raise ProfileError("is empty.", field="accelerator" if profile else "profile", value="", hint="name what was measured")
     if gpus < 1:
         raise ProfileError("must be 1 or more.", field="gpus", value=gpus, hint="GPUs of the whole gang")
     if not (math.isfinite(rate) and rate >= 0):
         raise ProfileError("is not a rate.", field="rate", value=rate, hint="steps per second, 0 where it does not fit")
-    if levels and beside:
-        raise ProfileError("profiles share GPUs of one node only.", field="levels", value=levels, hint="leave `beside` empty")
+    if levels and colocated_with:
+        raise ProfileError(
+            "profiles share GPUs of one node only.", field="levels", value=levels, hint="leave `colocated_with` empty"
+        )
     if levels and rate == 0:
         raise ProfileError("must be more than 0 on several nodes.", field="rate", value=rate, hint="leave it out")

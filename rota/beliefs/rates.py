@@ -44,7 +44,7 @@ class Learner(Source, Protocol):
     """A source that takes measurements, and knows pairs too."""
 
     def observed(
-        self, profile: str, accelerator: str, gpus: int, rate: float, beside: str = "", levels: int = 0
+        self, profile: str, accelerator: str, gpus: int, rate: float, colocated_with: str = "", levels: int = 0
     ) -> "Learner": ...
     def colocated_rates(
         self, first: str, second: str, accelerator: str, gpus: int
@@ -231,7 +231,7 @@ class Rates:
         return found
 
     def measurement(
-        self, profile: str, accelerator: str, gpus: int, rate: float, beside: str = "", levels: int = 0
+        self, profile: str, accelerator: str, gpus: int, rate: float, colocated_with: str = "", levels: int = 0
     ) -> "MeasuredRates | None":
         """Return what a measured rate says; a rate of 0 means that the job stood still. None if these rates cannot use it."""
         kind = self.everywhere or accelerator
@@ -241,12 +241,12 @@ class Rates:
             rate = NEGLIGIBLE_RATE  # only a measurement in one node can show that the profile does not run at all
         if profile not in self._profiles:
             if self._learner is not None:
-                return MeasuredRates(model=self._learner.observed(profile, kind, gpus, rate, beside, levels))
+                return MeasuredRates(model=self._learner.observed(profile, kind, gpus, rate, colocated_with, levels))
             return None
-        if beside:
-            turned = (beside, profile, kind, gpus) in self.pairs
-            key = (beside, profile, kind, gpus) if turned else (profile, beside, kind, gpus)
-            if profile == beside:
+        if colocated_with:
+            turned = (colocated_with, profile, kind, gpus) in self.pairs
+            key = (colocated_with, profile, kind, gpus) if turned else (profile, colocated_with, kind, gpus)
+            if profile == colocated_with:
                 return MeasuredRates(pairs={key: (rate, rate)})
             known = self.pairs.get(key)
             if known is None:

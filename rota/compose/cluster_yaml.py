@@ -9,7 +9,7 @@ nodes:
     host_memory: 512 GiB  # host memory of a node for parked jobs
     mtbf: 30d             # mean time between failures of a node
     repair: 2h            # time until a failed node is back
-links: {between: [12.5, 6], inside: {A100: 300}}   # GB/s: between nodes, between racks, ...; between the GPUs of a node
+links: {inter_node: [12.5, 6], intra_node: {A100: 300}}   # GB/s: between nodes, between racks, ...; between the GPUs of a node
 penalties: {all: [1.1, 1.3], vgg19: [1.7, 1.2]}    # how many times longer a step takes across nodes, racks, ...; by model
 prices: {A100: 2.9}       # dollars per GPU and hour
 failures: {mtbf: 60d, repair: 1h}             # of nodes without mtbf and repair of their own
@@ -92,13 +92,15 @@ def read_cluster_yaml(path: Path | str) -> ClusterDescription:
         mtbf += [_seconds({}, failing, "mtbf", FOREVER)] * len(joining)
         repair += [_seconds({}, failing, "repair", REPAIR_SECONDS)] * len(joining)
     types = {node.accelerator for node in nodes}
-    links = top["links"].fields(("between", "inside")) if "links" in top else {}
-    between = [speed.number(above=True) for speed in links["between"].items()] if "between" in links else []
+    links = top["links"].fields(("inter_node", "intra_node", "between", "inside")) if "links" in top else {}
+    # Files for earlier versions have `between` and `inside`.
+    inter, intra = links.get("inter_node", links.get("between")), links.get("intra_node", links.get("inside"))
+    between = [speed.number(above=True) for speed in inter.items()] if inter is not None else []
     cluster = Cluster.of(
         nodes,
         str(path),
         dollars_per_hour=_by_type(top.get("prices"), types, above=False),
-        intra_node_gb_s=_by_type(links.get("inside"), types, above=True),
+        intra_node_gb_s=_by_type(intra, types, above=True),
         inter_node_gb_s=between[0] if between else None,
         inter_rack_gb_s=tuple(between[1:]),
     )

@@ -95,10 +95,12 @@ class FileTable:
     headless: bool = False
     """Whether the file has no header and tabs between cells. A quote then has no special meaning."""
 
-    def folded(self, known: Sequence[str] | None = None) -> "FileTable":
+    def folded(self, known: Sequence[str] | None = None, old: Mapping[str, str] | None = None) -> "FileTable":
         """Return the table with the names of its columns in lower case, unless two of them differ only in case. With `known`
-        names, the others stay as they were typed."""
-        lower = tuple(name if known is None or name in known else typed for typed in self.columns for name in (typed.lower(),))
+        names, the others stay as they were typed. `old` maps earlier names of columns to the names of today."""
+        today = old or {}
+        names = [(typed, today.get(typed.lower(), typed.lower())) for typed in self.columns]
+        lower = tuple(name if known is None or name in known else typed for typed, name in names)
         return replace(self, columns=lower) if len(set(lower)) == len(lower) else self
 
     def rows(self) -> Iterator[CsvRow]:

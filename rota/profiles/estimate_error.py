@@ -17,7 +17,7 @@ from rota.profiles.measured_rates import read_measured
 T = TypeVar("T")
 
 EVERY = "all"
-ALONE, APART, BESIDE = "alone", "apart", "beside"
+EXCLUSIVE, ACROSS_NODES, COLOCATED = "exclusive", "across nodes", "colocated"
 HALF = 0.5
 """Fraction of its rate that a naive guess leaves to a job next to another one, before any pair was measured."""
 
@@ -30,7 +30,7 @@ class EstimateErrorLine:
     """Error of the estimates over a group of hidden cells, with that of a naive guess."""
 
     what: str
-    """`alone` (exclusive), `apart` (exclusive, on several nodes), or `beside` (fraction of the exclusive rate left on shared
+    """`exclusive`, `across nodes` (exclusive, on several nodes), or `colocated` (fraction of the exclusive rate left on shared
     GPUs)."""
     accelerator: str
     cells: int
@@ -115,10 +115,12 @@ def _one_left_out(rates: Rates, name: str, others: tuple[str, ...], hide: float,
         known = known.observed(name, kind, gpus, apart[name, kind, gpus], levels=1)
     for _, other, kind, gpus in packed:
         mine, theirs = pairs[name, other, kind, gpus]
-        known = known.observed(name, kind, gpus, mine, beside=other).observed(other, kind, gpus, theirs, beside=name)
+        known = known.observed(name, kind, gpus, mine, colocated_with=other).observed(
+            other, kind, gpus, theirs, colocated_with=name
+        )
     naive = _naive({key: rate for key, rate in alone.items() if key in shown})
     found = []
-    for table, what, seen, levels in ((alone, ALONE, shown, 0), (apart, APART, spread_out, 1)):
+    for table, what, seen, levels in ((alone, EXCLUSIVE, shown, 0), (apart, ACROSS_NODES, spread_out, 1)):
         for (_, kind, gpus), rate in table.items():
             guess = known.rate(name, kind, gpus, levels) if (name, kind, gpus) not in seen else None
             if guess is not None:
@@ -150,7 +152,7 @@ def _pairs_left_out(
         for side, profile in enumerate(key[:2]):
             alone = known.rate(profile, key[2], key[3])
             ratio = min(1.0, guess[0][side] / alone[0]) if alone is not None and alone[0] > 0 else 0.0
-            found.append(_Sample(BESIDE, key[2], shares[side], ratio, guess[1], means[side]))
+            found.append(_Sample(COLOCATED, key[2], shares[side], ratio, guess[1], means[side]))
     return found
 
 
@@ -177,7 +179,7 @@ def _naive(shown: Mapping[Key, float]) -> Callable[[str, int], float]:
 
 def _lines(samples: list[_Sample]) -> list[EstimateErrorLine]:
     lines = []
-    for what in (ALONE, APART, BESIDE):
+    for what in (EXCLUSIVE, ACROSS_NODES, COLOCATED):
         some = [sample for sample in samples if sample.what == what]
         for kind in (*sorted({sample.accelerator for sample in some}), EVERY):
             chosen = [sample for sample in some if kind in (sample.accelerator, EVERY)]

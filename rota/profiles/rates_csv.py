@@ -6,12 +6,12 @@
 | `accelerator` | accelerator type; upper or lower case |
 | `gpus` | GPUs of the measurement, a whole number from 1; default 1 |
 | `nodes` | nodes of these GPUs, a whole number from 1; default 1 |
-| `beside` | profile that shared these GPUs; may be left out or empty: none |
+| `colocated_with` | profile that shared these GPUs; may be left out or empty: none |
 | `steps_per_second` | optimiser steps per second of the whole gang; 0: known not to run there |
 
 A gang over several nodes has one rate, whether they are two or more. A pair takes two lines, one for each profile.
 
-    profile,accelerator,gpus,nodes,beside,steps_per_second
+    profile,accelerator,gpus,nodes,colocated_with,steps_per_second
     resnet50,V100,1,1,,5.1
     resnet50,V100,4,1,,4.8
     resnet50,V100,4,2,,4.1
@@ -29,7 +29,9 @@ from rota.model.cluster import ACCELERATOR, canonical
 from rota.model.counted import counted
 
 REQUIRED = ("profile", "accelerator", "steps_per_second")
-COLUMNS = ("profile", "accelerator", "gpus", "nodes", "beside", "steps_per_second")
+COLUMNS = ("profile", "accelerator", "gpus", "nodes", "colocated_with", "steps_per_second")
+OLD_COLUMNS = {"beside": "colocated_with"}
+"""Old name -> name of today of a column."""
 
 _EXAMPLE = "a header profile,accelerator,gpus,steps_per_second"
 
@@ -40,33 +42,35 @@ def read_rates(path: Path | str) -> Rates:
     apart: dict[Key, float] = {}
     shared: dict[tuple[str, Key], float] = {}
     rows: dict[tuple[Key, bool, str], CsvRow] = {}
-    source = read_table(path, ProfileError).folded(COLUMNS)
+    source = read_table(path, ProfileError).folded(COLUMNS, OLD_COLUMNS)
     source.check_header("rates", COLUMNS, REQUIRED, _EXAMPLE)
     for row in source.rows():
-        key, spans, beside = (_profile(row), _accelerator(row), _gpus(row)), _spans(row), row.text("beside")
-        if (key, spans, beside) in rows:
-            line = rows[key, spans, beside].line
-            how = " over several nodes" if spans else f" beside {beside}" if beside else ""
+        key, spans, colocated_with = (_profile(row), _accelerator(row), _gpus(row)), _spans(row), row.text("colocated_with")
+        if (key, spans, colocated_with) in rows:
+            line = rows[key, spans, colocated_with].line
+            how = " over several nodes" if spans else f" colocated with {colocated_with}" if colocated_with else ""
             problem = f"{key[1]} on {counted(key[2], 'GPU')}{how} is already given on line {line}."
             raise row.wrong("profile", problem, hint="keep one of the two lines")
-        rows[key, spans, beside] = row
+        rows[key, spans, colocated_with] = row
         rate = row.number("steps_per_second")
         if spans:
             apart[key] = _running(row, rate)
-        elif beside:
-            shared[beside, key] = rate
+        elif colocated_with:
+            shared[colocated_with, key] = rate
         else:
             alone[key] = rate
     if not alone and not apart:
         raise ProfileError("a header, but no rates below it.", where=str(path), hint="add one line per measurement")
     pairs = {}
-    for (beside, key), rate in shared.items():
+    for (colocated_with, key), rate in shared.items():
         profile, accelerator, gpus = key
-        other = shared.get((profile, (beside, accelerator, gpus)))
+        other = shared.get((profile, (colocated_with, accelerator, gpus)))
         if other is None:
-            row = rows[key, False, beside]
-            raise row.wrong("beside", f"the line for {beside} next to {profile} is missing.", hint="a pair takes two lines")
-        pairs[profile, beside, accelerator, gpus] = (rate, other)
+            row = rows[key, False, colocated_with]
+            raise row.wrong(
+                "colocated_with", f"the line for {colocated_with} next to {profile} is missing.", hint="a pair takes two lines"
+            )
+        pairs[profile, colocated_with, accelerator, gpus] = (rate, other)
     return Rates(alone, across_nodes=apart, pairs=pairs)
 
 
@@ -94,8 +98,8 @@ def _spans(row: CsvRow) -> bool:
     nodes = row.whole("nodes", least=1)
     if nodes > _gpus(row):
         raise row.wrong("nodes", f"is more than the number of GPUs, {_gpus(row)}.", hint="every node has at least one of them")
-    if nodes > 1 and row.text("beside"):
-        raise row.wrong("nodes", "profiles share GPUs of one node only.", hint="leave `beside` empty, or give 1")
+    if nodes > 1 and row.text("colocated_with"):
+        raise row.wrong("nodes", "profiles share GPUs of one node only.", hint="leave `colocated_with` empty, or give 1")
     return nodes > 1
 
 

@@ -10,7 +10,7 @@ from rota.errors import ProfileError
 from rota.files.csv_table import read_table
 from rota.files.text import as_csv
 from rota.model.cluster import canonical
-from rota.profiles.rates_csv import COLUMNS, read_rates
+from rota.profiles.rates_csv import COLUMNS, OLD_COLUMNS, read_rates
 
 
 class MeasuredRate(NamedTuple):
@@ -29,7 +29,7 @@ def check_table(path: Path) -> None:
     if path.exists():
         read_rates(path)
     if not os.access(path if path.exists() else path.absolute().parent, os.W_OK):
-        raise ProfileError("cannot be written.", where=str(path), hint="--to with another file, in a folder that exists")
+        raise ProfileError("cannot be written.", where=str(path), hint="--out with another file, in a folder that exists")
 
 
 def write_rates(path: Path, measured: Sequence[MeasuredRate]) -> None:
@@ -49,16 +49,18 @@ def write_rates(path: Path, measured: Sequence[MeasuredRate]) -> None:
     except OSError as problem:
         with contextlib.suppress(OSError):
             new.unlink()
-        raise ProfileError(f"cannot be written: {problem.strerror}.", where=str(path), hint="--to with another file") from None
+        raise ProfileError(f"cannot be written: {problem.strerror}.", where=str(path), hint="--out with another file") from None
 
 
 def _lines(path: Path) -> dict[tuple[str, ...], dict[str, str]]:
     """Return the lines of a table, with all columns in order."""
-    read = ({name: row.text(name) for name in COLUMNS} for row in read_table(path, ProfileError).folded(COLUMNS).rows())
+    read = (
+        {name: row.text(name) for name in COLUMNS} for row in read_table(path, ProfileError).folded(COLUMNS, OLD_COLUMNS).rows()
+    )
     return {_key(line): line for line in read}
 
 
 def _key(line: dict[str, str]) -> tuple[str, ...]:
     """Return the cell to which a line belongs. GPUs and nodes may be left out."""
     counts = (line["gpus"] or "1", str(int(line["nodes"] or "1") > 1))
-    return (line["profile"], canonical(line["accelerator"]), *counts, line["beside"])
+    return (line["profile"], canonical(line["accelerator"]), *counts, line["colocated_with"])

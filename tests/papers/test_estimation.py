@@ -6,7 +6,7 @@ import pytest
 
 from rota.beliefs.estimate import Estimator
 from rota.beliefs.rates import Rates
-from rota.profiles.estimate_error import ALONE, APART, BESIDE, EVERY, EstimateErrorLine, left_out
+from rota.profiles.estimate_error import ACROSS_NODES, COLOCATED, EVERY, EXCLUSIVE, EstimateErrorLine, left_out
 from rota.profiles.measured_rates import read_measured
 from tests.shared import SHARED
 
@@ -46,12 +46,12 @@ def test_a_new_name_with_every_cell_measured_is_found() -> None:
 
 
 @pytest.mark.parametrize(
-    ("hide", "alone", "apart", "beside"), [(0.4, 1.15, 1.12, 1.10), (0.7, 1.20, 1.15, 1.13), (0.9, 1.35, 1.30, 1.18)]
+    ("hide", "alone", "apart", "shared"), [(0.4, 1.15, 1.12, 1.10), (0.7, 1.20, 1.15, 1.13), (0.9, 1.35, 1.30, 1.18)]
 )
-def test_better_than_the_naive_guess(hide: float, alone: float, apart: float, beside: float) -> None:
+def test_better_than_the_naive_guess(hide: float, alone: float, apart: float, shared: float) -> None:
     lines = totals(hide)
-    assert set(lines) == {ALONE, APART, BESIDE}
-    for what, most in ((ALONE, alone), (APART, apart), (BESIDE, beside)):
+    assert set(lines) == {EXCLUSIVE, ACROSS_NODES, COLOCATED}
+    for what, most in ((EXCLUSIVE, alone), (ACROSS_NODES, apart), (COLOCATED, shared)):
         line = lines[what]
         assert line.cells >= 70 and line.misjudged <= 0.1 * line.cells
         assert line.typical_factor is not None and line.naive_typical_factor is not None
@@ -63,13 +63,13 @@ def test_better_than_the_naive_guess(hide: float, alone: float, apart: float, be
 @pytest.mark.parametrize("hide", [0.4, 0.7, 0.9])
 def test_the_spread_is_honest(hide: float) -> None:
     """Of rates alone; that of a pair contains that of the rate alone, so it is larger than the error of the ratio."""
-    for what in (ALONE, APART):
+    for what in (EXCLUSIVE, ACROSS_NODES):
         line = totals(hide)[what]
         assert line.said_spread is not None and line.typical_factor is not None
         assert 0.6 < line.said_spread / (line.typical_factor - 1) < 2, line
 
 
 def test_more_measured_is_better() -> None:
-    for what in (ALONE, APART, BESIDE):
+    for what in (EXCLUSIVE, ACROSS_NODES, COLOCATED):
         factors = [totals(hide)[what].typical_factor or 0 for hide in (0.4, 0.7, 0.9)]
         assert factors == sorted(factors), what

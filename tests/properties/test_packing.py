@@ -196,8 +196,8 @@ def test_all_work_is_done_once(run: tuple[Case, Watched, Record, Journal]) -> No
         for j, other in enumerate(holds.job.tolist()):
             both = min(holds.end_s[i], holds.end_s[j]) - max(holds.start_s[i], holds.start_s[j])
             if other != job and both > 0 and holds.gpus[holds.first[j]] in gpus:
-                beside = case.arrivals[other].spec
-                done[job] -= both * (alone - case.physics.colocated_rate(spec, beside, case.cluster, gpus, nodes))
+                colocated_with = case.arrivals[other].spec
+                done[job] -= both * (alone - case.physics.colocated_rate(spec, colocated_with, case.cluster, gpus, nodes))
     assert done == pytest.approx([arrival.spec.steps for arrival in case.arrivals], rel=1e-6, abs=1e-6)
     assert record.occupied_gpu_seconds.sum() == pytest.approx(record.pool_gpu_seconds.sum())
 

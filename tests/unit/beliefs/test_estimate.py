@@ -70,8 +70,8 @@ def test_pairs_of_a_new_profile() -> None:
     rates = synthetic(20)
     known = given_cells(rates, "p03", list(CELLS[:4]))
     for other in ("p00", "p05", "p11"):
-        known = known.observed("p03", "V100", 1, rates.pairs["p03", other, "V100", 1][0], beside=other)
-        known = known.observed(other, "V100", 1, rates.pairs["p03", other, "V100", 1][1], beside="p03")
+        known = known.observed("p03", "V100", 1, rates.pairs["p03", other, "V100", 1][0], colocated_with=other)
+        known = known.observed(other, "V100", 1, rates.pairs["p03", other, "V100", 1][1], colocated_with="p03")
     assert known.colocated_rates("p03", "p05", "V100", 1) == (rates.pairs["p03", "p05", "V100", 1], 0.0)
     for other, kind in product(("p01", "p08", "p15"), TYPES):
         found = known.colocated_rates("p03", other, kind, 1)
@@ -175,11 +175,11 @@ def test_pairs_that_do_not_fit_together() -> None:
     for kind, gpus in CELLS:
         known = known.observed("p00", kind, gpus, rates.table["p00", kind, gpus])
     for other in ("p04", "p05", "p06"):
-        known = known.observed("p00", "V100", 1, 0.0, beside=other).observed(other, "V100", 1, 0.0, beside="p00")
+        known = known.observed("p00", "V100", 1, 0.0, colocated_with=other).observed(other, "V100", 1, 0.0, colocated_with="p00")
     for other in ("p02", "p07", "p09"):
         found = known.colocated_rates("p00", other, "V100", 1)
         assert found is not None and found[0] == (0.0, 0.0)
-    half = known.observed("p00", "K80", 1, 1.0, beside="p02").colocated_rates("p00", "p02", "K80", 1)
+    half = known.observed("p00", "K80", 1, 1.0, colocated_with="p02").colocated_rates("p00", "p02", "K80", 1)
     assert half is not None and half[0][0] == 1.0 and half[0][1] > 0, "it ran, so both fit"
 
 
@@ -206,7 +206,7 @@ def test_where_the_references_end() -> None:
 
 
 def test_a_job_that_never_ran_alone() -> None:
-    known = Estimator(synthetic(6)).observed("new", "V100", 1, 3.0, beside="p01")
+    known = Estimator(synthetic(6)).observed("new", "V100", 1, 3.0, colocated_with="p01")
     guess = known.rate("new", "V100", 1)
     assert guess is not None and guess[0] == pytest.approx(3.0 / TYPICAL_SHARE, rel=0.2) and guess[1] >= UNPROFILED_UNCERTAINTY
     assert known.colocated_rates("new", "p01", "V100", 1)[0][0] == 3.0  # type: ignore[index]
@@ -274,13 +274,13 @@ def test_any_table(
     """No exception or warning; finite and never negative; exact where measured; the same again."""
     known = Estimator(Rates(table, pairs=pairs), chosen)
     latest: dict[tuple[str, str, int, str], float] = {}
-    for name, kind, gpus, rate, beside in seen:
-        if (name, kind, gpus, beside) not in latest:
-            known = known.observed(name, kind, gpus, rate, beside)
-            latest[name, kind, gpus, beside] = rate
+    for name, kind, gpus, rate, colocated_with in seen:
+        if (name, kind, gpus, colocated_with) not in latest:
+            known = known.observed(name, kind, gpus, rate, colocated_with)
+            latest[name, kind, gpus, colocated_with] = rate
     again = Estimator(Rates(table, pairs=pairs), chosen)
-    for (name, kind, gpus, beside), rate in sorted(latest.items(), reverse=True):
-        again = again.observed(name, kind, gpus, rate, beside)
+    for (name, kind, gpus, colocated_with), rate in sorted(latest.items(), reverse=True):
+        again = again.observed(name, kind, gpus, rate, colocated_with)
     for name, kind, gpus in product(("a", "d", "new", "newer", "never"), ("K80", "XPU", "B200"), (1, 2, 16)):
         guess = known.rate(name, kind, gpus)
         assert guess == again.rate(name, kind, gpus), "whatever the order"
@@ -295,8 +295,8 @@ def test_any_table(
         near = known.nearest(name)
         assert near is None or 0 <= near[1] <= 1
     assert known.rate("never", "K80", 1) is None or "never" in table
-    for (name, kind, gpus, beside), rate in latest.items():
-        if not beside:
+    for (name, kind, gpus, colocated_with), rate in latest.items():
+        if not colocated_with:
             assert known.rate(name, kind, gpus) == (rate, 0.0)
 
 

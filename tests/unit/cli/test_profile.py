@@ -97,8 +97,9 @@ def test_estimate(tmp_path: Path, capsys: pytest.CaptureFixture[str], monkeypatc
     report = json.loads(out)
     lines = {(line["what"], line["accelerator"]): line for line in report["lines"]}
     assert code == 0 and report["seed"] == 3
-    assert lines["alone", "all"]["cells"] == 3 * 3 and lines["alone", "all"]["typical_factor"] == pytest.approx(1.0, abs=0.01)
-    assert lines["alone", "all"]["naive_typical_factor"] > 1.1 and ("beside", "V100") in lines
+    whole = lines["exclusive", "all"]
+    assert whole["cells"] == 3 * 3 and whole["typical_factor"] == pytest.approx(1.0, abs=0.01)
+    assert whole["naive_typical_factor"] > 1.1 and ("colocated", "V100") in lines
     assert rota(capsys, monkeypatch, *words, "-o", "json")[1] == out, "the same seed, the same cells"
     code, out, _ = rota(capsys, monkeypatch, *words, "-o", "csv")
     assert code == 0 and out.startswith("what,accelerator,cells,typical_factor")

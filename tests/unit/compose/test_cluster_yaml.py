@@ -19,7 +19,7 @@ nodes:
     mtbf: 30d
     repair: 2h
   - {accelerator: V100, gpus: 4, rack: r9}
-links: {between: 12.5, inside: {A100: 300}}
+links: {inter_node: 12.5, intra_node: {A100: 300}}
 prices: {A100: 2.9, v100: 0}
 failures: {mtbf: 60d}
 """
@@ -105,8 +105,8 @@ def test_text_and_objects_pass() -> None:
         ("    racks: 2\n", "    racks: 5\n", 6, "more than 4"),
         ("    racks: 2\n", "    racks: 2\n    rack: r1\n", 6, "cannot be combined with"),
         ("    host_memory: 512 GiB\n", "    host_memory: lots\n", 7, "not a memory size"),
-        ("between: 12.5", "between: 0", 11, "more than 0"),
-        ("inside: {A100: 300}", "inside: 300", 11, "not a mapping"),
+        ("inter_node: 12.5", "inter_node: 0", 11, "more than 0"),
+        ("intra_node: {A100: 300}", "intra_node: 300", 11, "not a mapping"),
         ("prices: {A100: 2.9", "prices: {H100: 2.9", 12, "no node has H100"),
         ("prices: {A100: 2.9", "prices: {A100: -2.9", 12, "at least 0"),
         ("prices: {A100: 2.9", "prices: {A100: cheap", 12, "not a number"),

@@ -81,9 +81,9 @@ def test_a_moment_says_nothing() -> None:
 
 def test_a_measured_table_learns_too() -> None:
     layer = TRUE.measurement("a", "V100", 1, 8.0)
-    beside = TRUE.measurement("c", "V100", 1, 0.7, beside="a")
-    assert layer is not None and beside is not None
-    measured = layer.extended(beside)
+    colocated_with = TRUE.measurement("c", "V100", 1, 0.7, colocated_with="a")
+    assert layer is not None and colocated_with is not None
+    measured = layer.extended(colocated_with)
     learned = measured.over(TRUE)
     assert learned.rate("a", "V100", 1)[0] == 8.0
     assert learned.colocated_rates("a", "c", "V100", 1) == (7.0, 0.7)

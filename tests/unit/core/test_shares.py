@@ -43,13 +43,13 @@ class Given:
         kinds = self.kinds
         option, share, position = [], [], []
         for row in range(len(options)):
-            beside = kinds[int(options.partner_kind[row])] if options.partner_kind[row] >= 0 else ""
-            key = (kinds[int(options.kind[row])], beside, cluster.pools[options.pool[row]])
+            colocated_with = kinds[int(options.partner_kind[row])] if options.partner_kind[row] >= 0 else ""
+            key = (kinds[int(options.kind[row])], colocated_with, cluster.pools[options.pool[row]])
             if key in self.wanted:
                 option.append(row)
                 share.append(self.wanted[key])
             for place, job in enumerate(view.jobs.ids.tolist()):
-                key = (job, beside, cluster.pools[options.pool[row]])
+                key = (job, colocated_with, cluster.pools[options.pool[row]])
                 if key in self.wanted and view.jobs.kind[place] == options.kind[row]:
                     position.append(place)
                     option.append(row)

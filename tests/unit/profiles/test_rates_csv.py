@@ -51,7 +51,7 @@ def test_ways_to_write_the_same(tmp_path: Path, text: str) -> None:
 
 def test_apart_and_in_pairs(tmp_path: Path) -> None:
     text = (
-        "profile,accelerator,gpus,nodes,beside,steps_per_second\n"
+        "profile,accelerator,gpus,nodes,colocated_with,steps_per_second\n"
         "a,V100,4,1,,20\na,V100,4,2,,15\na,V100,,,b,3\nb,V100,1,1,a,30\nb,V100,1,,b,0\nc,V100,8,4,,7\n"
     )
     rates = read_rates(write(tmp_path, text))
@@ -80,7 +80,7 @@ def row(cells: str) -> str:
 
 def wide(cells: str) -> str:
     """The same with all columns."""
-    return f"profile,accelerator,gpus,nodes,beside,steps_per_second\np,V100,4,2,,2\n{cells}\n"
+    return f"profile,accelerator,gpus,nodes,colocated_with,steps_per_second\np,V100,4,2,,2\n{cells}\n"
 
 
 LONG = "9" * 10_001
@@ -123,7 +123,7 @@ CASES = [
     Case("one GPU on two nodes", wide("p,V100,,2,,2"), "more than the number of GPUs, 1", 3, "nodes", "2"),
     Case("a pair apart", wide("p,V100,4,2,q,2"), "one node only", 3, "nodes", "2"),
     Case("never apart", wide("q,V100,4,2,,0"), "more than 0", 3, "steps_per_second", "0"),
-    Case("half a pair", wide("p,V100,4,1,q,2"), "the line for q next to p is missing", 3, "beside", "q"),
+    Case("half a pair", wide("p,V100,4,1,q,2"), "the line for q next to p is missing", 3, "colocated_with", "q"),
     Case("duplicate apart", wide("p,V100,4,3,,1"), "over several nodes is already given on line 2", 3, "profile", "p"),
     Case("duplicate row", row("p,v100,,3"), "already given on line 2", 3, "profile", "p"),
 ]
