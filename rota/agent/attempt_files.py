@@ -19,7 +19,6 @@ from rota.agent.log import LIMIT_BYTES
 from rota.agent.pace import Pace
 from rota.agent.processes import boot_s
 from rota.folders import read_file
-from rota.model.old_names import current_fields
 
 MAX_SECONDS = 1e9
 """Stands for "never" where JSON cannot carry infinity, in seconds."""
@@ -195,9 +194,13 @@ def _read(path: Path) -> dict[str, Any]:
     return value
 
 
+OLD_FIELD_NAMES = {"asked": "stop_reason", "incarnation": "attempt", "park_way": "park_method", "park_why": "park_reason"}
+"""Names that earlier versions wrote, whose supervisors may still run."""
+
+
 def _known_fields(kind: type[LaunchOrder | AttemptStatus], plain: Mapping[str, Any]) -> dict[str, Any]:
-    """Return the fields that this version knows, without empty texts that stand for none. Earlier versions have other names."""
-    plain = current_fields(kind.__name__, plain)
+    """Return the fields that this version knows, with the names of today, and without empty texts that stand for none."""
+    plain = {OLD_FIELD_NAMES.get(name, name): value for name, value in plain.items()}
     none = {name for name, default in kind._field_defaults.items() if default is None and plain.get(name) == ""}
     return {name: plain[name] for name in kind._fields if name in plain and name not in none}
 

@@ -31,7 +31,6 @@ OLD_FIELD_NAMES: dict[str, dict[str, str]] = {
         "orphans": "unknown_attempts",
         "unsettled": "to_reconcile",
     },
-    "AttemptStatus": {"asked": "stop_reason", "park_way": "park_method", "park_why": "park_reason"},
     "Attempt": {"parts": "live_nodes", "reserved": "host_memory_reserved", "verdict": "end"},
     "Beliefs": {
         "foreseen": "predicted",
@@ -43,7 +42,6 @@ OLD_FIELD_NAMES: dict[str, dict[str, str]] = {
     "Catalogue": {"between_gb_s": "inter_node_gb_s", "beyond_gb_s": "inter_rack_gb_s", "inside_gb_s": "intra_node_gb_s"},
     "Cluster": {"between_gb_s": "inter_node_gb_s", "beyond_gb_s": "inter_rack_gb_s", "inside_gb_s": "intra_node_gb_s"},
     "Decided": {"strays": "unknown_attempt_kills"},
-    "LaunchOrder": {"park_way": "park_method", "park_why": "park_reason"},
     "Measured": {"utilisation": "utilization"},
     "NodesReported": {"parts": "items"},
     "Plan": {"all_go_on": "stable_until_change", "overtaking": "protects_unstarted", "somebody_waits": "has_waiting_jobs"},
