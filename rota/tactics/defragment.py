@@ -180,4 +180,4 @@ def _accept(mover: Mover, job: int, option: int, layout: _Layout) -> None:
         mover.assign(other.job, mover.state.jobs.table.option.item(mover.state.jobs.row[other.job]), gpus)
     mover.assign(job, option, layout.gang, moves=False)
     for _, gpus in layout.others:
-        mover.room[gpus] = False  # a job may have moved to GPUs that the gang would have had, which `book` has just freed
+        mover.room[gpus] = False  # a job may have moved to GPUs that the gang would have had, which `assign` has just freed

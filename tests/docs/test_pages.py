@@ -38,7 +38,7 @@ def test_everything_the_reference_names_exists() -> None:
     tables = re.findall(r"\n\n((?:\|[^\n]*\n)+)", text)
     names = [name for table in tables for row in table.splitlines()[2:] for name in re.findall(r"`(\w+)[`(]", row.split("|")[1])]
     arguments, rest = set(names[:5]), set(names[5:])
-    assert arguments == {"by_job", "by_weight", "apart", "aware", "packing"} and len(rest) > 18
+    assert arguments == {"by_job", "by_weight", "apart", "type_aware", "colocation"} and len(rest) > 18
     made = set(dir(Program)) | set(dir(Solution)) | {"value", "prices", "limit_duals"}
     assert rest <= made, rest - made
 

@@ -92,7 +92,7 @@ class Setup:
     number: int
     keywords: dict[str, Any]
     there: Cluster
-    parked_stay: bool = False
+    resume_in_place: bool = False
     """A parked job goes on where it sleeps, or waits, as on real machines."""
 
     @property

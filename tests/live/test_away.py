@@ -68,7 +68,7 @@ def test_a_home_without_its_scheduler_is_read_from_disk(place: Site, how: str) -
     assert [line[1] for line in lines[1:4]] == ["one", "two", "waits"]
     assert [line[3] for line in lines[1:4]] == ["running", "running", "queued"] and "read from disk" in shown.stdout
     rows = json.loads(command("jobs", "-o", "json", home=place.home).stdout)
-    assert [row["where"] for row in rows] == ["n1:0", "n1:1", None] and all(row["as_of"] for row in rows)
+    assert [row["placement"] for row in rows] == ["n1:0", "n1:1", None] and all(row["as_of"] for row in rows)
     one = json.loads(command("show", "one", "-o", "json", home=place.home).stdout)
     assert one["phase"] == "running" and one["spec"]["run"] and one["as_of"]
     assert "hello of one\n" in command("logs", "one", home=place.home).stdout

@@ -90,7 +90,7 @@ def test_a_profile_decides_where_jobs_run_is_kept_and_can_be_replaced(tmp_path: 
         place.down()
 
         del place.flags["--round-seconds"]
-        place.up(forget="profile")
+        place.up(unset="profile")
         keeps(place, "--round-seconds 1")
         says(place, f"no longer: --profile {other}")
         until(lambda: runs_on(place, second, "V100"), "to the built-in figures a V100 is the faster type")

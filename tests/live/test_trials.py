@@ -86,7 +86,7 @@ def test_a_pair_that_disturbs_each_other_is_undone_and_not_tried_again(tmp_path:
         assert [(each.number, each.joined) for each in trials(place, first)] == [(trial.number, False)]
         until(lambda: phases(place, first, second) == ["running", "checkpointed"], "the second one waits again")
         assert f" joined {first} first: " in shown(place, second) and ": reverted at " in shown(place, second)
-        assert json.loads(shown(place, second, "-o", "json"))["trials"][0]["times_seen"] == 1
+        assert json.loads(shown(place, second, "-o", "json"))["trials"][0]["pair_trials"] == 1
         place.kill()
 
         before = len(last_state(place)[1])

@@ -4,8 +4,8 @@
   possible. Otherwise it keeps its GPUs until it ends. It leaves them only if they go out of service, if its node is drained, or
   if its user holds or cancels it. A spec may say that the job saves, or that it is preemptible. A live job is known to save as
   soon as a session of it says so, or a checkpoint of it was seen.
-- **Parked**: a parked job that saves nothing resumes where it is parked, or waits. With `Settings.parked_stay` every parked job
-  does.
+- **Parked**: a parked job that saves nothing resumes where it is parked, or waits. With `Settings.resume_in_place` all
+  parked jobs do.
 - **Protected**: a job is not suspended before it has made a step since it was started, nor before the minimum run time of its
   attempt is over: to suspend it would waste its start. Where starting costs nothing, no job is protected.
 

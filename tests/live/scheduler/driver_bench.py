@@ -84,7 +84,7 @@ class InProcess:
     def read_gpus(self) -> Readings:
         return {}
 
-    def rang(self) -> set[str]:
+    def notified(self) -> set[str]:
         return {f"host-{name}" for name, agent in self.agents.items() if agent.wait(0.0)}
 
 

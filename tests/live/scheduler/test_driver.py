@@ -55,7 +55,7 @@ class Instant:
     def open(self, context: DriverContext) -> None:
         self.context = context
 
-    def how_parked(self, job: Submission) -> tuple[str, str]:
+    def park_method(self, job: Submission) -> tuple[str, str]:
         return "exit", "it has no processes"
 
     def carry_out(self, commands: Sequence[DriverCommand]) -> list[External]:

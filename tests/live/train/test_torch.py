@@ -234,7 +234,7 @@ def test_a_running_job_takes_another_batch_size(tmp_path: Path) -> None:
                 optimizer.step()
                 if job.step in (2, 9):
                     write_atomic(tmp_path, SIZE, json.dumps({"batch_size": 8 if job.step == 2 else 4}).encode(), durable=False)
-                job._teller.hurry()  # it looks with every step that it tells of
+                job._reporter.hurry()  # it looks with every step that it tells of
                 told += datagrams.receive(box, 99)
     told = [json.loads(each) for each in [*told, *datagrams.receive(box, 99)]]
     box.close()

@@ -59,9 +59,9 @@ def test_a_leader_that_stands_still_is_given_up(server: PostgresServer, monkeypa
     place, lost = server.place(), threading.Event()
     first, second = Election(place), Election(place)
     with contextlib.closing(first), contextlib.closing(second):
-        monkeypatch.setattr(election_module, "SILENT_SECONDS", 3)
+        monkeypatch.setattr(election_module, "LEADER_TIMEOUT_SECONDS", 3)
         assert first.try_to_lead()
-        monkeypatch.setattr(election_module, "SILENT_SECONDS", usual)
+        monkeypatch.setattr(election_module, "LEADER_TIMEOUT_SECONDS", usual)
         end = time.monotonic() + PATIENCE
         while not second.try_to_lead():
             assert time.monotonic() < end
