@@ -12,7 +12,7 @@ from typing import Any, Literal, Union
 from rota.compose.tenants_yaml import read_tenants
 from rota.errors import OptionError, UnknownNameError
 from rota.files.csv_table import read_table
-from rota.model.old_names import OLD_OPTION_NAMES
+from rota.model.old_names import OLD_OPTION_NAMES, OLD_OPTION_VALUES
 from rota.model.tenants import Tenants
 
 
@@ -61,8 +61,8 @@ def fit(kind: type, options: Mapping[str, str], where: str, hint: str = "") -> A
     hints = typing.get_type_hints(kind if dataclasses.is_dataclass(kind) else vars(kind).get("__init__", kind))
     values = {}
     for key, text in options.items():
-        if key not in fields and OLD_OPTION_NAMES.get(key) in fields:
-            key = OLD_OPTION_NAMES[key]  # a home or a sweep of an earlier version has it
+        if key not in fields:  # a home or a sweep of an earlier version may have an old name
+            key = next((name for name in OLD_OPTION_NAMES.get(key, ()) if name in fields), key)
         if key not in fields:
             raise UnknownNameError(f"option of {where}", key, fields, hint=hint)
         values[key] = _value(hints.get(key, str), text, where, key, inspect.signature(kind).parameters[key].default)
@@ -79,6 +79,8 @@ def _value(hint: Any, text: str, where: str, key: str, usual: Any = None) -> Any
     origin = typing.get_origin(hint)
     if origin is Literal:
         known = typing.get_args(hint)
+        if text not in known:
+            text = OLD_OPTION_VALUES.get(text, text)
         if text not in known:
             raise OptionError(f"not one of {', '.join(known)}.", field=field, value=text, hint=f"{where}:{key}={known[0]}")
         return text

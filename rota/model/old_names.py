@@ -79,14 +79,17 @@ OLD_VALUES = {"TrialVerdict": {"broken off": "aborted", "undone": "reverted"}}
 """Old value -> value of today of an enum, by the name of the enum."""
 
 OLD_OPTION_NAMES = {
-    "aware": "type_aware",
-    "least_gain": "min_gain",
-    "most_gangs": "max_gangs",
-    "most_lost": "max_switch_fraction",
-    "most_moves": "max_moves",
-    "packing": "colocation",
+    "aware": ("type_aware",),
+    "least_gain": ("min_gain", "min_speedup"),
+    "most_gangs": ("max_gangs",),
+    "most_lost": ("max_switch_fraction",),
+    "most_moves": ("max_moves",),
+    "packing": ("colocation",),
 }
-"""Old name -> name of today of an option of a policy or a tactic."""
+"""Old name -> names of today of an option of policies or tactics, of which each has one."""
+
+OLD_OPTION_VALUES = {"asked": "requested"}
+"""Old value -> value of today of an option of policies."""
 
 OLD_STUDY_FIELDS = {
     "ends_every_seconds": "completion_poll_seconds",

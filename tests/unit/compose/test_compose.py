@@ -7,6 +7,7 @@ from typing import Any
 import pytest
 
 from rota.compose.option_syntax import ParsedName
+from rota.compose.parse_tactics import make_tactics
 from rota.compose.presets import PRESETS, preset
 from rota.compose.registry import POLICY_REGISTRY, make_placer, make_policy, split_pair
 from rota.errors import OptionError, UnknownNameError
@@ -83,3 +84,20 @@ def test_presets_set_only_what_exists() -> None:
         assert isinstance(Settings(**chosen.settings).decide, DecisionTiming)
     with pytest.raises(UnknownNameError, match="Closest: ideal"):
         preset("ideel")
+
+
+@pytest.mark.parametrize(
+    ("before", "today"),
+    [
+        ("max-min-fairness:aware=false,packing=true", "max-min-fairness:type_aware=false,colocation=true"),
+        ("ones:batch=asked", "ones:batch=requested"),
+        ("gandiva:most_lost=0.1", "gandiva:max_switch_fraction=0.1"),
+    ],
+)
+def test_old_names_of_options_are_read(before: str, today: str) -> None:
+    assert make_policy(before) == make_policy(today)
+
+
+def test_old_names_of_options_of_tactics_are_read() -> None:
+    before = make_tactics("pack:least_gain=0.1,grow:least_gain=1.2,defragment:most_gangs=2,migrate:most_moves=3")
+    assert before == make_tactics("pack:min_gain=0.1,grow:min_speedup=1.2,defragment:max_gangs=2,migrate:max_moves=3")
