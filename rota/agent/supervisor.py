@@ -466,7 +466,7 @@ class Supervisor:
     def _resumed(self) -> None:
         assert self.output is not None and self.known.held is not None
         now_s, parked_s = self._now_s(), self.status.parked_s
-        self.output.log.note(f"woken at step {self.status.steps_done:,.0f}")
+        self.output.log.note(f"resumed at step {self.status.steps_done:,.0f}, in the same process")
         self.status = self.status._replace(
             state=RUNNING,
             start_sequence=self.known.held.start_sequence,

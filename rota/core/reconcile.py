@@ -35,12 +35,12 @@ def reconcile(state: State, settings: Settings, plan: Plan | None) -> list[JobCo
         todo = todo | changes.keys()
     if not todo and not state.jobs.in_flight:
         return []
-    jobs, machines = state.jobs, state.nodes
-    taken = machines.observed.holder != FREE
-    if np.count_nonzero(machines.node_up) < len(machines.node_up):
-        taken |= ~machines.node_up[machines.cluster.gpu_node]
+    jobs, nodes = state.jobs, state.nodes
+    taken = nodes.observed.holder != FREE
+    if np.count_nonzero(nodes.node_up) < len(nodes.node_up):
+        taken |= ~nodes.node_up[nodes.cluster.gpu_node]
     given = PassGrants()
-    host_gib = machines.host_gib.copy()  # what is left of it after the parking of this pass
+    host_gib = nodes.host_gib.copy()  # what is left of it after the parking of this pass
     commands: list[JobCommand] = []
     starts: list[PlacementChange] = []
     for job in sorted(todo):

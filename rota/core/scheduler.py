@@ -153,13 +153,13 @@ class Scheduler:
             twin.settings = replace(self.settings, policy=policy)
         return twin
 
-    def snapshot(self, words: Codec) -> Plain:
+    def snapshot(self, codec: Codec) -> Plain:
         """Return the whole state as plain data."""
-        return snapshot.take(self.state, words)
+        return snapshot.take(self.state, codec)
 
-    def restore(self, plain: Plain, words: Codec) -> None:
+    def restore(self, plain: Plain, codec: Codec) -> None:
         """Restore the state of a snapshot."""
-        self.state = snapshot.restore(plain, words, self.setup.given.rates)
+        self.state = snapshot.restore(plain, codec, self.setup.given.rates)
 
     def _has_timers(self) -> bool:
         """Return whether there are leases to renew, or commands to send again."""

@@ -110,13 +110,13 @@ def make_codec(*memory_types: type, forms: Mapping[type, Form] | None = None) ->
     return Codec(*EVENT_TYPES, *_STATE_TYPES, *memory_types, forms=forms)
 
 
-def take(state: State, words: Codec) -> Plain:
+def take(state: State, codec: Codec) -> Plain:
     """Return the state as plain data: its clock, and each of its records. Caches, whose names begin with `_`, are left out."""
-    records = {name: _take_record(getattr(state, name), words) for name in _RECORDS}
-    return {"version": VERSION, "now_s": words.encode(state.now_s), **records}
+    records = {name: _take_record(getattr(state, name), codec) for name in _RECORDS}
+    return {"version": VERSION, "now_s": codec.encode(state.now_s), **records}
 
 
-def restore(plain: Plain, words: Codec, given: Rates | None = None) -> State:
+def restore(plain: Plain, codec: Codec, given: Rates | None = None) -> State:
     """Return the state of a snapshot. `given`: the rates that the scheduler had been given then. Older snapshots have measured
     rates only among all others."""
     if plain.get("version") not in READABLE:
@@ -125,13 +125,13 @@ def restore(plain: Plain, words: Codec, given: Rates | None = None) -> State:
             hint="use the Rota that wrote it",
         )
     plain = current_fields(State.__name__, plain)
-    records = {name: _restore_record(kind, plain[name], words) for name, kind in _RECORDS.items()}
+    records = {name: _restore_record(kind, plain[name], codec) for name, kind in _RECORDS.items()}
     known = records["beliefs"]
     if "measured" not in plain["beliefs"] and given is not None:
         records["beliefs"] = dataclasses.replace(known, measured=MeasuredRates.found_in(known.rates, given))
-    state = State(now_s=words.decode(plain["now_s"]), **records)
+    state = State(now_s=codec.decode(plain["now_s"]), **records)
     if plain["version"] < 16:
-        restore_blocks(state, {name: words.decode(plain["jobs"][name]) for name in OLD_SETS})
+        restore_blocks(state, {name: codec.decode(plain["jobs"][name]) for name in OLD_SETS})
     return state
 
 
@@ -148,16 +148,16 @@ def _fields_of(record: type) -> dict[str, Any]:
     }
 
 
-def _take_record(record: object, words: Codec) -> Plain:
+def _take_record(record: object, codec: Codec) -> Plain:
     shapes = {name: _shape(kind) for name, kind in _fields_of(type(record)).items()}
-    return {name: words.encode(shape.pack(getattr(record, name))) for name, shape in shapes.items()}
+    return {name: codec.encode(shape.pack(getattr(record, name))) for name, shape in shapes.items()}
 
 
-def _restore_record(record: type, plain: Plain, words: Codec) -> Any:
+def _restore_record(record: type, plain: Plain, codec: Codec) -> Any:
     """Return a record. A field that the snapshot lacks gets its default."""
     plain = current_fields(record.__name__, plain)
     shapes = {name: _shape(kind) for name, kind in _fields_of(record).items() if name in plain}
-    return record(**{name: shape.unpack(words.decode(plain[name])) for name, shape in shapes.items()})
+    return record(**{name: shape.unpack(codec.decode(plain[name])) for name, shape in shapes.items()})
 
 
 class _Shape(NamedTuple):

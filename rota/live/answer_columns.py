@@ -54,11 +54,11 @@ Find = Callable[[int], KeptAnswer]
 
 
 def write_answer(
-    allocation: Allocation, ids: Ints | None, number: int, before: KeptAnswer | None, words: Codec
+    allocation: Allocation, ids: Ints | None, number: int, before: KeptAnswer | None, codec: Codec
 ) -> tuple[Plain, KeptAnswer]:
     """Return an answer as entry `number` keeps it, and its parts, with which the next answer is compared. `ids`: jobs that the
     answer is about."""
-    text, columns = _taken_apart(allocation, words)
+    text, columns = _taken_apart(allocation, codec)
     known = ids is not None and bool(len(ids)) and bool((np.diff(ids) > 0).all())
     kept = KeptAnswer(number, 0, ids if known else None, text, columns)
     if before is not None and before.ids is not None and kept.ids is not None and before.depth + 1 < WHOLE_EVERY:
@@ -86,7 +86,7 @@ def read_answer(plain: Plain, number: int, find: Find) -> KeptAnswer:
     return KeptAnswer(number, before.depth + 1, ids, text, columns)
 
 
-def make_answer(kept: KeptAnswer, words: Codec) -> Allocation:
+def make_answer(kept: KeptAnswer, codec: Codec) -> Allocation:
     """Return the answer that has these parts."""
     skeleton = json.loads(kept.text)
     values: dict[str, Any] = {}
@@ -96,8 +96,8 @@ def make_answer(kept: KeptAnswer, words: Codec) -> Allocation:
         elif how == "text":
             values[name] = json.dumps(_with_arrays(plain, kept.columns))
         else:
-            values[name] = words.decode(plain)
-    made: Allocation = words.named(skeleton["type"])(**values)
+            values[name] = codec.decode(plain)
+    made: Allocation = codec.named(skeleton["type"])(**values)
     return made
 
 
@@ -113,7 +113,7 @@ def same_answer(one: KeptAnswer, other: KeptAnswer) -> bool:
 # Parts -----------------------------------------------------------------------------------------------------------
 
 
-def _taken_apart(allocation: Allocation, words: Codec) -> tuple[str, dict[str, Column]]:
+def _taken_apart(allocation: Allocation, codec: Codec) -> tuple[str, dict[str, Column]]:
     found: dict[str, Any] = {}
     columns: dict[str, Column] = {}
     for each in fields(allocation):
@@ -127,7 +127,7 @@ def _taken_apart(allocation: Allocation, words: Codec) -> tuple[str, dict[str, C
             found[each.name] = "text", inside[0]
             columns |= inside[1]
         else:
-            found[each.name] = "plain", words.encode(value)
+            found[each.name] = "plain", codec.encode(value)
     skeleton = {"type": type(allocation).__name__, "fields": found}
     return json.dumps(skeleton, separators=(",", ":")), columns
 

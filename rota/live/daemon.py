@@ -76,7 +76,7 @@ class Daemon:
         self,
         home: Path,
         make: Make,
-        words: Codec,
+        codec: Codec,
         driver: DriverProtocol,
         *,
         worker: Callable[[str], Sequence[str]],
@@ -89,7 +89,7 @@ class Daemon:
         """`worker`: the command that starts the process of a policy; `setup`: the wanted setup, without the names of GPUs;
         `with_policy`: the same with another policy and placer; `tell`: takes lines for the operator; `journal`: by default that
         of this home."""
-        self.home, self._words, self.driver = home, words, driver
+        self.home, self._words, self.driver = home, codec, driver
         self._worker, self._with_policy = worker, with_policy
         self._on_failure, self._tell = on_failure, tell
         self.history = JobHistory()
@@ -103,14 +103,14 @@ class Daemon:
         """Monotonic time at which the open write to the journal began; None if none is open."""
         self._away = ""
         """Why the server of the journal cannot be reached; empty if it can."""
-        self.journal = journal if journal is not None else open_journal(find_journal(home), words)
+        self.journal = journal if journal is not None else open_journal(find_journal(home), codec)
         before = self.journal.setup()
         there = named_nodes(driver.discover_cluster(), driver.devices())
         self.setup = setup.with_devices(_known_devices(before if self.journal.last else None, there))
         """The wanted setup. While it differs from that of the scheduler, the next turn folds it."""
         self._upkeep = JournalUpkeep(self.journal, lambda: self.scheduler.snapshot(self._words))
         # While nothing has happened, the setup of an earlier start does not count.
-        self.scheduler = scheduler = recover(self.journal, words, make) if self.journal.last else make(self.setup)
+        self.scheduler = scheduler = recover(self.journal, codec, make) if self.journal.last else make(self.setup)
         self._keeps_next_setup = not self.journal.last or before != scheduler.setup
         """Whether the journal is to keep the setup for its next entry, or already keeps one there."""
         for job, submitted, record in self.journal.jobs():
@@ -229,8 +229,8 @@ class Daemon:
             before, cancelling = set(state.jobs.row), set(state.jobs.cancelling)
             lives = {job: life.number for job, life in state.jobs.attempts.items()}
             statuses = {status.job: status for status in self.driver.inventory()}
-            question = state.cycle
-            asked = None if question.call_jobs is None else AskedAbout(question.decision, question.call_jobs)
+            cycle = state.cycle
+            asked = None if cycle.call_jobs is None else AskedAbout(cycle.decision, cycle.call_jobs)
             self.scheduler.fold(now, events)
             decided = self._decide()
             self.history.note(events, before, cancelling, lives, state, statuses)

@@ -32,12 +32,12 @@ from rota.wire.rows import JobRow, LogChunk
 class HomeOnDisk:
     """The read methods of a `Client`, from files alone."""
 
-    def __init__(self, home: Path, journal: Journal, make: Make, words: Codec) -> None:
+    def __init__(self, home: Path, journal: Journal, make: Make, codec: Codec) -> None:
         self.home = home
         self._history = JobHistory()
         for job, submitted, record in journal.jobs():
             self._history.records[job] = JobRecord.of(job, submitted, record)
-        self._scheduler = recover(journal, words, make)
+        self._scheduler = recover(journal, codec, make)
         self.as_of = iso(self._scheduler.state.now_s)
         """Time at which the scheduler last wrote to its journal."""
         self._clock = Clock(self._scheduler.state.now_s, journal.clock_origin())

@@ -62,10 +62,10 @@ def _journaled(event: CoreEvent) -> CoreEvent:
 class Journal:
     """A journal in one store. Used by one thread of one process at a time; readers may open the store at the same time."""
 
-    def __init__(self, store: JournalStore | Path | str, words: Codec) -> None:
+    def __init__(self, store: JournalStore | Path | str, codec: Codec) -> None:
         """Open a journal. A path is that of a SQLite file."""
         self._store: JournalStore = SqliteStore(store) if isinstance(store, Path | str) else store
-        self._words = words
+        self._words = codec
         self._configuration: tuple[int, object, dict[str, Any]] = (0, None, {})
         """Number, version and value of the configuration that was read last."""
         self._doubtful = 0

@@ -34,8 +34,8 @@ class JournalEntry(NamedTuple):
 class EntryReader:
     """Reads entries, in the process that writes them or in another one."""
 
-    def __init__(self, rows: Rows, words: Codec) -> None:
-        self._rows, self._words = rows, words
+    def __init__(self, rows: Rows, codec: Codec) -> None:
+        self._rows, self._words = rows, codec
         self._answer: KeptAnswer | None = None
         """The answer that was read last."""
 
@@ -84,7 +84,7 @@ def _answer_in(event: Plain) -> Plain | None:
     return event["fields"]["allocation"].get("answer") if event["type"] == ALLOCATED else None
 
 
-def shorter_events(text: str, words: Codec) -> str:
+def shorter_events(text: str, codec: Codec) -> str:
     """Return events of version 1 with their answers in the form of today. The jobs of the answers are not known, so the answers
     are written whole."""
     if ALLOCATED not in text:
@@ -92,8 +92,8 @@ def shorter_events(text: str, words: Codec) -> str:
     plain = json.loads(long(text))
     for each in plain["list"]:
         if each["type"] == ALLOCATED and "type" in each["fields"]["allocation"]:
-            allocation = words.decode(each["fields"]["allocation"])
-            each["fields"]["allocation"] = {"answer": write_answer(allocation, None, 0, None, words)[0]}
+            allocation = codec.decode(each["fields"]["allocation"])
+            each["fields"]["allocation"] = {"answer": write_answer(allocation, None, 0, None, codec)[0]}
     return json.dumps(plain, separators=(",", ":"))
 
 

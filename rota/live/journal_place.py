@@ -104,7 +104,7 @@ def has_journal(place: JournalLocation) -> bool:
     return has_tables(place)
 
 
-def open_journal(place: JournalLocation, words: Codec, epoch: int = 0, *, read_only: bool = False) -> Journal:
+def open_journal(place: JournalLocation, codec: Codec, epoch: int = 0, *, read_only: bool = False) -> Journal:
     """Open a journal. `epoch` is that of the leading process; without one, a journal in PostgreSQL can only be read. With
     `read_only`, nothing is written to a file in the home either."""
     store: JournalStore
@@ -118,7 +118,7 @@ def open_journal(place: JournalLocation, words: Codec, epoch: int = 0, *, read_o
         from rota.live.postgres_store import PostgresStore
 
         store = PostgresStore(place, epoch)
-    return Journal(store, words)
+    return Journal(store, codec)
 
 
 def without_password(url: str) -> tuple[str, str | None]:

@@ -16,9 +16,9 @@ class NodeLog:
 
     def lines(self, state: State) -> list[str]:
         """Return one line for each change."""
-        machines, failing = state.nodes, failing_nodes(state)
-        gone, draining = machines.gone, machines.draining
-        silent = ~machines.node_up & (machines.node_heard_s > 0.0)  # the other nodes have not answered for the first time yet
+        nodes, failing = state.nodes, failing_nodes(state)
+        gone, draining = nodes.gone, nodes.draining
+        silent = ~nodes.node_up & (nodes.node_heard_s > 0.0)  # the other nodes have not answered for the first time yet
         down = set(silent.nonzero()[0].tolist()) - gone
         if (down, draining, gone, failing) == (self._down, self._draining, self._gone, self._failing):
             return []

@@ -12,25 +12,25 @@ from rota.wire.rows import GpuRow, NodeRow
 
 def node_rows(state: State, devices: Mapping[int, Devices], readings: Readings, *, pretend: bool) -> list[NodeRow]:
     """Return a row for every node that has not left. `devices` has the names of the GPUs of each node, by its number."""
-    machines = state.nodes
+    nodes = state.nodes
     parked: dict[int, list[int]] = {}
-    set_aside_gib = [0.0] * len(machines.cluster.nodes)
+    set_aside_gib = [0.0] * len(nodes.cluster.nodes)
     for job, attempt in sorted(state.jobs.attempts.items()):
         for part in attempt.live_nodes:
             set_aside_gib[part] += attempt.host_gib
         for gpu in attempt.gpus.tolist() if attempt.parked else ():
             parked.setdefault(gpu, []).append(job)
     found = []
-    for number, node in enumerate(machines.cluster.nodes):
-        if number in machines.gone:
+    for number, node in enumerate(nodes.cluster.nodes):
+        if number in nodes.gone:
             continue
-        first, names = int(machines.cluster.node_first[number]), devices.get(number, ())
+        first, names = int(nodes.cluster.node_first[number]), devices.get(number, ())
         found.append(
             NodeRow(
                 name=node.name,
                 accelerator=node.accelerator,
-                up=bool(machines.node_up[number]),
-                draining=number in machines.draining,
+                up=bool(nodes.node_up[number]),
+                draining=number in nodes.draining,
                 pretend=pretend,
                 host_gib=None if pretend else node.room_gib,
                 host_used_gib=None if pretend else set_aside_gib[number],

@@ -18,8 +18,8 @@ def journal_problem(*, away: bool, full: bool, writing_seconds: float) -> str:
 
 def ready_row(state: State, *, alive: bool, journal: str) -> ReadyRow:
     """Return the row. `journal` is the problem of the journal, or empty."""
-    machines = state.nodes
-    up = [bool(machines.node_up[i]) for i in range(len(machines.cluster.nodes)) if i not in machines.gone]
+    nodes = state.nodes
+    up = [bool(nodes.node_up[i]) for i in range(len(nodes.cluster.nodes)) if i not in nodes.gone]
     found = {"scheduler": "" if alive else "it has stopped", "journal": journal, "nodes": "" if any(up) else "none is up"}
     problems = {name: problem for name, problem in found.items() if problem}
     return ReadyRow(ready=not problems, problems=problems, nodes_up=sum(up), nodes=len(up))

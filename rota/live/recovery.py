@@ -16,13 +16,13 @@ Make = Callable[[HomeSetup], Scheduler]
 """Makes a scheduler without jobs from a setup."""
 
 
-def recover(journal: Journal, words: Codec, make: Make) -> Scheduler:
+def recover(journal: Journal, codec: Codec, make: Make) -> Scheduler:
     """Return the scheduler of the last snapshot, with all later entries folded."""
     found = journal.snapshot()
     after = found[0] if found is not None else 0
     scheduler = make(setup_at(journal, after))
     if found is not None:
-        scheduler.restore(found[1], words)
+        scheduler.restore(found[1], codec)
     for entry in journal.entries(after):
         scheduler.fold(entry.now_s, entry.events)
         scheduler.commit(entry.decided)

@@ -21,16 +21,16 @@ class Difference:
     again: str
 
 
-def replay(journal: Journal, words: Codec, make: Make) -> Iterator[tuple[JournalEntry, Scheduler, Difference | None]]:
+def replay(journal: Journal, codec: Codec, make: Make) -> Iterator[tuple[JournalEntry, Scheduler, Difference | None]]:
     """Return every entry, with the scheduler after it. No policy is called: its answers are among the events."""
     scheduler = None
     for entry in journal.entries():
         scheduler = scheduler or make(setup_at(journal, 0))
         scheduler.fold(entry.now_s, entry.events)
-        recorded, again = _text(entry.decided, words), _text(scheduler.decide(), words)
+        recorded, again = _text(entry.decided, codec), _text(scheduler.decide(), codec)
         scheduler.commit(entry.decided)
         yield entry, scheduler, None if recorded == again else Difference(entry.number, recorded, again)
 
 
-def _text(value: Any, words: Codec) -> str:
-    return json.dumps(words.encode(value))
+def _text(value: Any, codec: Codec) -> str:
+    return json.dumps(codec.encode(value))

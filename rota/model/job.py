@@ -122,8 +122,9 @@ class JobSpec:
     retries: int = 0
     """How often the job is started again after it has failed."""
     saves: bool | None = True
-    """Whether the job saves its state when it is asked to stop, and resumes from there. A job that does not is never suspended:
-    it is parked if possible, or else runs until it ends. None if unknown, which counts as False until the job is seen to save."""
+    """Whether the job saves its state when it is asked to stop, and resumes from there. A job that does not is never suspended to
+    storage, unless it is preemptible: it is parked if possible, or else runs until it ends. None if unknown, which counts as
+    False until the job is seen to save."""
     preemptible: bool = False
     """Whether a job that does not save its state may be suspended. It then starts from scratch."""
     can_park: bool = False

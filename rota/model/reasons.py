@@ -1,12 +1,12 @@
-"""Why a job is not running. Reasons are in order of precedence: structure before capacity before policy."""
+"""Why a job is not running. `core/explain.py` decides which of several reasons is shown."""
 
 from dataclasses import dataclass, field
 from enum import IntEnum
 
 
 class Reason(IntEnum):
-    """One code per cause. A job shows the first reason that holds, or NONE if it runs or has ended. The missing numbers belonged
-    to causes that no code reported."""
+    """One code per cause. A job shows the first reason that holds, or NONE if it runs or has ended. Missing numbers are
+    retired and are not used again."""
 
     NONE = 0
     HELD = 1

@@ -250,7 +250,7 @@ class View:
     seed: int
     """Random seed of the run."""
     decision: int
-    """Number of policy calls so far, from 1."""
+    """Decisions so far, from 1: policy calls, and ends of jobs that needed none."""
     usable: Bools | None = None
     """Whether each GPU can be granted now, which excludes nodes that are down, drained or gone; None if all can."""
     predictions: LengthPredictions | None = None

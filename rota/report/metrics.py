@@ -80,9 +80,9 @@ class Summary:
     plans: int | None
     """Number of plans."""
     decisions: int
-    """Number of policy calls."""
+    """Decisions: policy calls, and ends of jobs that needed none."""
     decision_seconds: float | None
-    """Real time of all policy calls, in seconds."""
+    """Real time of the scheduler and of all policy calls, in seconds."""
     simulated_in_seconds: float | None
     """Real time of the whole run, in seconds."""
     peak_memory_mb: float | None

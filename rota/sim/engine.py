@@ -382,8 +382,8 @@ class Engine:
         other = self._running_partner(job, run)
         self._go_on(job, run, other)
         if other is not None:
-            both = self._runs[other]
-            self._go_on(other, both, job, new_round=both.round_s == self.now_s)
+            partner_run = self._runs[other]
+            self._go_on(other, partner_run, job, new_round=partner_run.round_s == self.now_s)
 
     def _begin_round(self) -> None:
         """Let every running job continue for the whole steps of another round."""
@@ -530,10 +530,10 @@ class Engine:
         """Free the GPUs of a job, or leave them to its partner."""
         if self._sharing and run.milli_per_gpu == MILLI:
             for other in self._held.leave(job, run.gpus):
-                both = self._runs[other]
-                since_s = max(run.held_s, both.held_s)
+                partner_run = self._runs[other]
+                since_s = max(run.held_s, partner_run.held_s)
                 run.shared_seconds += self.now_s - since_s
-                both.shared_seconds += self.now_s - since_s
+                partner_run.shared_seconds += self.now_s - since_s
                 self.record.gpu_intervals.share(job, other, run.gpus, since_s, self.now_s)
         self.record.release(job, run.gpus, run.held_s, self.now_s, run.shared_seconds)
         run.held_s = FOREVER

@@ -127,10 +127,10 @@ def _bring_together(mover: Mover, change: PlacementChange) -> None:
 
 def _movable(mover: Mover, pool: int) -> list[Movable]:
     """Return the jobs on one node of a pool that may be moved now."""
-    seated = mover.staying
-    may = (seated.movable_from_s <= mover.state.now_s) & (seated.first == seated.last) & (seated.pool == pool)
-    price = mover.state.jobs.table.move_seconds[seated.row[may]]
-    columns = (seated.job[may], seated.first[may], seated.gpus[may], price)
+    staying = mover.staying
+    may = (staying.movable_from_s <= mover.state.now_s) & (staying.first == staying.last) & (staying.pool == pool)
+    price = mover.state.jobs.table.move_seconds[staying.row[may]]
+    columns = (staying.job[may], staying.first[may], staying.gpus[may], price)
     return [Movable(*each) for each in zip(*(column.tolist() for column in columns), strict=True)]
 
 
@@ -145,9 +145,9 @@ def _lay_out(mover: Mover, found: DefragmentPlan, gpus: int) -> _Layout:
 
 def _seconds_to_wait(mover: Mover, pool: int, gpus: int, nodes: int) -> float:
     """Return the seconds until a gang finds a place if no job moves: until enough nodes have room for its processes there."""
-    seated, cluster = mover.staying, mover.state.nodes.cluster
-    alone = (seated.first == seated.last) & (seated.pool == pool)
-    node, size, left = seated.first[alone], seated.gpus[alone], seated.seconds_left[alone]
+    staying, cluster = mover.staying, mover.state.nodes.cluster
+    alone = (staying.first == staying.last) & (staying.pool == pool)
+    node, size, left = staying.first[alone], staying.gpus[alone], staying.seconds_left[alone]
     order = np.lexsort((left, node))
     node, size, left = node[order], size[order], left[order]
     part, room = -(-gpus // nodes), mover.room_by_node(pool)

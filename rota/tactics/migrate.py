@@ -38,16 +38,16 @@ def _move_closer(mover: Mover, tactic: Migrate) -> None:
     """Bring the GPUs of the jobs together that gain most by it. Free GPUs are left to gangs that wait for a place."""
     if not mover.room.any():
         return
-    state, seated, cluster = mover.state, mover.staying, mover.state.nodes.cluster
-    spread = (seated.first != seated.last) & (seated.movable_from_s < FOREVER)
+    state, staying, cluster = mover.state, mover.staying, mover.state.nodes.cluster
+    spread = (staying.first != staying.last) & (staying.movable_from_s < FOREVER)
     if not spread.any():
         return
     options, kinds = mover.table.options, list(mover.places.fragmented)
     waiting = options.pool[np.isin(options.kind, kinds)] if kinds else ()
-    spread &= ~np.isin(seated.pool, waiting)
+    spread &= ~np.isin(staying.pool, waiting)
     found = []
     for at in spread.nonzero()[0].tolist():
-        job, gpus, pool = seated.job.item(at), seated.gpus.item(at), seated.pool.item(at)
+        job, gpus, pool = staying.job.item(at), staying.gpus.item(at), staying.pool.item(at)
         now = state.locality_slowdown(job, state.jobs.desired[job])
         if now > 1.0:
             found.append((now * gpus, at, job, gpus, pool))
@@ -61,12 +61,12 @@ def _move_closer(mover: Mover, tactic: Migrate) -> None:
         there = _together(mover, room, pool, gpus)
         if cluster.spanned(there) >= cluster.spanned(mine) or not state.memory.fits(job, there):
             continue
-        row = seated.row.item(at)
-        seconds = min(mover.keeps_seconds(row), seated.seconds_left.item(at))
+        row = staying.row.item(at)
+        seconds = min(mover.keeps_seconds(row), staying.seconds_left.item(at))
         faster = state.slowdown(job, mine) / state.slowdown(job, there)
         if tactic.gain_seconds(seconds, state.jobs.table.move_seconds.item(row), faster) <= 0:
             continue
-        if seated.movable_from_s.item(at) > state.now_s:
+        if staying.movable_from_s.item(at) > state.now_s:
             later[at] = True
             continue
         mover.assign(job, state.jobs.table.option.item(row), there)
@@ -92,9 +92,9 @@ def _move_to_faster(mover: Mover, tactic: Migrate) -> None:
     left[options.pool[wanted[wanted >= 0]]] = 0  # pools that a waiting job could use are left to it
     if not left.any():
         return
-    state, seated = mover.state, mover.staying
-    rows = options.by_kind[state.jobs.table.kind[seated.row]]
-    held = state.jobs.table.option[seated.row]
+    state, staying = mover.state, mover.staying
+    rows = options.by_kind[state.jobs.table.kind[staying.row]]
+    held = state.jobs.table.option[staying.row]
     faster = np.where(rows >= 0, options.rate[rows] / options.rate[held][:, None], 0.0)
     faster[options.too_slow[rows] | (options.partner_kind[rows] >= 0) | (options.milligpus[rows] < MILLI)] = 0.0
     faster[options.gpus[rows] > left[options.pool[rows]]] = 0.0
@@ -102,7 +102,7 @@ def _move_to_faster(mover: Mover, tactic: Migrate) -> None:
     gain = faster[np.arange(len(best)), best]
     later = np.zeros(len(gain), dtype=bool)
     worth = (gain > 1.0).nonzero()[0]
-    for at in worth[np.argsort(-gain[worth] * seated.gpus[worth], kind="stable")].tolist():
+    for at in worth[np.argsort(-gain[worth] * staying.gpus[worth], kind="stable")].tolist():
         if len(mover.moved) >= tactic.max_moves:
             break
         if _moves_to(mover, tactic, at, rows.item(at, int(best[at])), gain.item(at)):
@@ -122,8 +122,8 @@ def _type_is_open(mover: Mover) -> bool:
 
 def _moves_to(mover: Mover, tactic: Migrate, at: int, option: int, faster: float) -> bool:
     """Move a job to GPUs of this option, if that pays. Return True if it would pay, but the job may not be moved yet."""
-    state, seated, options = mover.state, mover.staying, mover.table.options
-    job, row = seated.job.item(at), seated.row.item(at)
+    state, staying, options = mover.state, mover.staying, mover.table.options
+    job, row = staying.job.item(at), staying.row.item(at)
     pool, gpus = options.pool.item(option), options.gpus.item(option)
     price = state.jobs.table.move_seconds.item(row)
     cluster = state.nodes.cluster
@@ -136,10 +136,10 @@ def _moves_to(mover: Mover, tactic: Migrate, at: int, option: int, faster: float
     if mover.settings.wait_for_locality and len(state.nodes.nodes_of(there)) > state.fewest_nodes(pool, gpus):
         return False
     faster *= state.slowdown(job, state.jobs.desired[job]) / state.slowdown(job, there)
-    seconds = min(mover.keeps_seconds(row), seated.seconds_left.item(at))
+    seconds = min(mover.keeps_seconds(row), staying.seconds_left.item(at))
     if tactic.gain_seconds(seconds, price, faster) <= 0 or not state.memory.fits(job, there):
         return False
-    if seated.movable_from_s.item(at) > state.now_s:
+    if staying.movable_from_s.item(at) > state.now_s:
         return True
     mover.assign(job, option, there)
     at_table = int(mover.table.rows.searchsorted(row))

@@ -120,7 +120,7 @@ def _new_pairs(draft: Draft, pack: Pack, waits: Bools) -> None:
 
 def _runners(state: State, allocation: Allocation, table: CandidateTable, grants: Grants) -> list[Packable]:
     """Jobs that continue exclusively where they are, and jobs that begin now on GPUs that are known."""
-    jobs, machines = state.jobs.table, state.nodes
+    jobs, nodes = state.jobs.table, state.nodes
     alone = (grants.option >= 0) & (_partner(grants) < 0) & (jobs.partner[table.rows] == NO_JOB)
     continues = alone & (grants.option == table.granted_option) & table.running
     begins = alone & (table.granted_option < 0)
@@ -138,10 +138,10 @@ def _runners(state: State, allocation: Allocation, table: CandidateTable, grants
         attempt = state.jobs.attempts.get(job)
         if attempt is not None and attempt.host_memory_reserved:
             own_gib = state.beliefs.costs.memory.context_gib
-        room = float((machines.gpu_gib[gpus] - machines.context_gib[gpus]).min()) + own_gib - (gib if gib == gib else 0.0)
+        room = float((nodes.gpu_gib[gpus] - nodes.context_gib[gpus]).min()) + own_gib - (gib if gib == gib else 0.0)
         found.append(
             _packable(state, at, job, option)._replace(
-                node=machines.nodes_of(gpus)[0], room_gib=room, gpus_held=tuple(gpus.tolist()), measured=measured
+                node=nodes.nodes_of(gpus)[0], room_gib=room, gpus_held=tuple(gpus.tolist()), measured=measured
             )
         )
     return found

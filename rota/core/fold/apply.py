@@ -290,10 +290,10 @@ def _decided(state: State, settings: Settings, event: Decided) -> None:
                 want(job, row, change.option, change.gpus, change.partner)
                 if slices and option != change.option:
                     _new_slice(state, change, row)
-        question, plan = state.cycle, event.plan
-        question.until_s, question.has_waiting_jobs = plan.until_s, plan.has_waiting_jobs
-        question.protects_unstarted, question.fragmented = plan.protects_unstarted, plan.fragmented
-        question.stable_until_change = plan.stable_until_change
+        cycle, plan = state.cycle, event.plan
+        cycle.until_s, cycle.has_waiting_jobs = plan.until_s, plan.has_waiting_jobs
+        cycle.protects_unstarted, cycle.fragmented = plan.protects_unstarted, plan.fragmented
+        cycle.stable_until_change = plan.stable_until_change
         for job in plan.moved:
             if job in row_of:
                 state.jobs.table.own("moved_s")[row_of[job]] = state.now_s
@@ -301,9 +301,9 @@ def _decided(state: State, settings: Settings, event: Decided) -> None:
             abort_trials(state)
         for trial in plan.trials:
             begin_trial(state, trial)
-        question.has_new_answer = question.needs_plan = False
-        question.plans += 1
-        question.next_round_s = settings.decide.next_round_s(question.next_round_s, state.now_s, plan.until_s)
+        cycle.has_new_answer = cycle.needs_plan = False
+        cycle.plans += 1
+        cycle.next_round_s = settings.decide.next_round_s(cycle.next_round_s, state.now_s, plan.until_s)
     if event.ticket:
         state.cycle.begin_policy_call(event.ticket, state.jobs.table.id[state.jobs.rows], state.jobs.version, state.now_s)
         if settings.needs_predictions:

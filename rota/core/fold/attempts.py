@@ -131,7 +131,7 @@ def _learn_resize(state: State, row: int, at_s: float) -> None:
 def begin(state: State, job: int, at_s: float, min_run_factor: float = 0.0) -> None:
     """Begin to run a job whose processes have all started, at the believed rate of its option. `min_run_factor`: as in the
     settings."""
-    jobs, options, question = state.jobs, state.beliefs.options, state.cycle
+    jobs, options, cycle = state.jobs, state.beliefs.options, state.cycle
     row, attempt, table, sharing = jobs.row[job], jobs.attempts[job], jobs.table, state.sharing
     if attempt.parked:
         _unpark(state, job, attempt)
@@ -166,16 +166,16 @@ def begin(state: State, job: int, at_s: float, min_run_factor: float = 0.0) -> N
     if first != first:  # not a number: it never ran
         table.first_run_s[row] = at_s
     state.requeue(job)
-    if question.protects_unstarted:  # when it has made a step, the job that it overtakes may have its turn
+    if cycle.protects_unstarted:  # when it has made a step, the job that it overtakes may have its turn
         seconds = max(1.0 / max(table.rate.item(row), ROUNDING), MIN_HOLD_SECONDS, table.stays_until_s.item(row) - state.now_s)
-        question.until_s = min(question.until_s, state.now_s + seconds)
-    if question.has_waiting_jobs and question.answer is not None:
-        ranking, ids = question.answer.allocation, question.answer.ids
+        cycle.until_s = min(cycle.until_s, state.now_s + seconds)
+    if cycle.has_waiting_jobs and cycle.answer is not None:
+        ranking, ids = cycle.answer.allocation, cycle.answer.ids
         if isinstance(ranking, Ranking) and ranking.run_seconds is not None:  # a rank changes after this run time
             position = int(ids.searchsorted(job))
             if position < len(ids) and ids[position] == job:
                 holds = max(float(ranking.run_seconds[position]), MIN_HOLD_SECONDS)
-                question.until_s = min(question.until_s, state.now_s + holds)
+                cycle.until_s = min(cycle.until_s, state.now_s + holds)
 
 
 def _set_min_run(state: State, row: int, attempt: Attempt, at_s: float, factor: float) -> None:
@@ -257,8 +257,8 @@ def _leave_failing(state: State, settings: Settings, job: int) -> None:
     """Cordon the free GPUs of failing nodes, as an attempt has ended there, and let its job go to other nodes."""
     review(state, settings)
     cordon(state, settings)
-    want, machines = state.jobs.desired.get(job), state.nodes
-    if want is not None and job not in state.jobs.attempts and not machines.failing.keys().isdisjoint(machines.nodes_of(want)):
+    want, nodes = state.jobs.desired.get(job), state.nodes
+    if want is not None and job not in state.jobs.attempts and not nodes.failing.keys().isdisjoint(nodes.nodes_of(want)):
         state.set_desired(job, state.jobs.row[job], -1, None)
         state.requeue(job)
         state.cycle.invalidate()
@@ -378,13 +378,13 @@ def _end_attempt(state: State, job: int, at_s: float, verdict: AttemptEnd, steps
         _learn_stop(state, row, at_s, saved_some)
     if verdict is AttemptEnd.SUSPENDED or suspending:
         table.suspensions[row] += 1
-    want, machines = jobs.desired.get(job), state.nodes
+    want, nodes = jobs.desired.get(job), state.nodes
     # A job that had to leave its GPUs and got no others may now run elsewhere.
-    had_to_leave = want is None and bool(machines.draining or machines.cordoned)
+    had_to_leave = want is None and bool(nodes.draining or nodes.cordoned)
     if verdict is not AttemptEnd.SUSPENDED or not suspending or had_to_leave:
         state.cycle.invalidate()
     jobs.transition(job, Phase.CHECKPOINTED if saved > 0 else Phase.QUEUED, at_s)
-    if want is not None and not machines.node_up[machines.cluster.gpu_node[want]].all():
+    if want is not None and not nodes.node_up[nodes.cluster.gpu_node[want]].all():
         state.set_desired(job, row, -1, None)
         state.cycle.invalidate()
     state.requeue(job)

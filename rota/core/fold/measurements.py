@@ -72,14 +72,14 @@ def _memory(state: State, rows: Ints, peak_gib: Floats) -> None:
 
 def _measure_pair(state: State, settings: Settings, job: int, row: int, rate: float) -> None:
     """Note the rate of one job of a pair. The pair is judged when both rates are known."""
-    knowledge, table = state.beliefs, state.jobs.table
+    beliefs, table = state.beliefs, state.jobs.table
     other = table.colocated_with.item(row)
-    found = next((trial for trial in knowledge.trials.values() if job in trial.jobs), None)
+    found = next((trial for trial in beliefs.trials.values() if job in trial.jobs), None)
     if found is None or set(found.jobs) != {job, other}:
         return
     side = found.jobs.index(job)
     after = (rate, found.colocated_rates[1]) if side == 0 else (found.colocated_rates[0], rate)
-    found = knowledge.trials[found.number] = replace(found, colocated_rates=after)
+    found = beliefs.trials[found.number] = replace(found, colocated_rates=after)
     together_s = max(table.colocated_since_s.item(state.jobs.row[each]) for each in found.jobs)
     tactic = settings.tactics.colocating
     settle_seconds = tactic.settle_seconds if tactic is not None else found.pinned_until_s - found.begun_s
@@ -92,22 +92,22 @@ def _judge(state: State, settings: Settings, trial: Trial) -> None:
     """Keep the pair if it does more than its jobs would in turns."""
     _remember(state, trial)
     tactic = settings.tactics.colocating
-    least_gain = tactic.min_gain if tactic is not None else 0.0
-    kept = state.beliefs.pairs[trial.pair].gain > least_gain
+    min_gain = tactic.min_gain if tactic is not None else 0.0
+    kept = state.beliefs.pairs[trial.pair].gain > min_gain
     end_trial(state, trial, TrialVerdict.KEPT if kept else TrialVerdict.REVERTED)
     state.cycle.invalidate()
 
 
 def _remember(state: State, trial: Trial) -> None:
     """Believe what was measured of a pair for all jobs with these profiles."""
-    knowledge = state.beliefs
+    beliefs = state.beliefs
     shares = tuple(after / before for after, before in zip(trial.colocated_rates, trial.exclusive_rates, strict=True))
     if state.name_of(trial.jobs[0]) != trial.pair[0]:
         shares = shares[::-1]
-    knowledge.trials_judged += 1
-    knowledge.gain_error_sum += trial.gain - trial.expected_gain
-    before = knowledge.pairs.get(trial.pair)
-    knowledge.pairs[trial.pair] = PairStats(1, *shares) if before is None else before.with_trial(*shares)
+    beliefs.trials_judged += 1
+    beliefs.gain_error_sum += trial.gain - trial.expected_gain
+    before = beliefs.pairs.get(trial.pair)
+    beliefs.pairs[trial.pair] = PairStats(1, *shares) if before is None else before.with_trial(*shares)
 
 
 def begin_trial(state: State, trial: Trial) -> None:
@@ -117,13 +117,13 @@ def begin_trial(state: State, trial: Trial) -> None:
 
 
 def end_trial(state: State, trial: Trial, verdict: TrialVerdict) -> None:
-    knowledge = state.beliefs
-    del knowledge.trials[trial.number]
+    beliefs = state.beliefs
+    del beliefs.trials[trial.number]
     state.jobs.table.own("pinned_until_s")[[state.jobs.row[job] for job in trial.jobs if job in state.jobs.row]] = 0.0
-    knowledge.past_trials[trial.number] = replace(trial, verdict=verdict, ended_s=state.now_s)
-    knowledge.verdicts[verdict.value] = knowledge.verdicts.get(verdict.value, 0) + 1
-    if len(knowledge.past_trials) > MAX_PAST_TRIALS:
-        del knowledge.past_trials[min(knowledge.past_trials)]
+    beliefs.past_trials[trial.number] = replace(trial, verdict=verdict, ended_s=state.now_s)
+    beliefs.verdicts[verdict.value] = beliefs.verdicts.get(verdict.value, 0) + 1
+    if len(beliefs.past_trials) > MAX_PAST_TRIALS:
+        del beliefs.past_trials[min(beliefs.past_trials)]
 
 
 def abort_trials(state: State) -> None:

@@ -25,8 +25,8 @@ def cordon(state: State, settings: Settings) -> None:
 
 def _on_failing_nodes(state: State) -> list[int]:
     """Return the free GPUs of nodes on which starts fail. A job that runs there stays."""
-    machines = state.nodes
-    here = np.isin(machines.cluster.gpu_node, list(machines.failing)) & machines.observed.free
+    nodes = state.nodes
+    here = np.isin(nodes.cluster.gpu_node, list(nodes.failing)) & nodes.observed.free
     return [int(gpu) for gpu in here.nonzero()[0]]
 
 

@@ -36,42 +36,42 @@ def note_exit(state: State, settings: Settings, event: Exited) -> None:
     late = event.at_s - table.phase_s.item(row) >= START_SECONDS
     if asked or late or node not in parts or event.outcome not in (Outcome.FAILED, Outcome.LOST):
         return
-    machines = state.nodes
-    if job in machines.failing_jobs:
+    nodes = state.nodes
+    if job in nodes.failing_jobs:
         return
-    if any(each.job == job for other, failed in machines.failed_starts.items() if other != node for each in failed):
-        machines.failing_jobs.add(job)
+    if any(each.job == job for other, failed in nodes.failed_starts.items() if other != node for each in failed):
+        nodes.failing_jobs.add(job)
         _leave_out(state, {job})
         return
-    known = machines.failed_starts.get(node, ())
+    known = nodes.failed_starts.get(node, ())
     mine = next((each for each in known if each.job == job), FailedStart(job, 0, event.at_s))
     others = tuple(each for each in known if each.job != job)
-    machines.failed_starts[node] = (*others, replace(mine, times=mine.times + 1))
+    nodes.failed_starts[node] = (*others, replace(mine, times=mine.times + 1))
 
 
 def review(state: State, settings: Settings) -> None:
     """See which jobs have started well by now; put nodes on trial, cordon them, or give them another chance."""
-    machines, jobs = state.nodes, state.jobs
-    machines.failing_jobs &= jobs.row.keys()
-    ended = {each.job for failed in machines.failed_starts.values() for each in failed if each.job not in jobs.row}
+    nodes, jobs = state.nodes, state.jobs
+    nodes.failing_jobs &= jobs.row.keys()
+    ended = {each.job for failed in nodes.failed_starts.values() for each in failed if each.job not in jobs.row}
     _leave_out(state, {job for job in ended if not _elsewhere(state, job)})
-    for job in {each.job for failed in machines.failed_starts.values() for each in failed} & jobs.attempts.keys():
+    for job in {each.job for failed in nodes.failed_starts.values() for each in failed} & jobs.attempts.keys():
         if _runs_well(state, job, -FOREVER):
             _ran_well(state, job, jobs.attempts[job].live_nodes)
-    most = max(int(len(machines.cluster.nodes) * MAX_CORDONED_FRACTION), 1)
-    for node, failed in list(machines.failed_starts.items()):
+    most = max(int(len(nodes.cluster.nodes) * MAX_CORDONED_FRACTION), 1)
+    for node, failed in list(nodes.failed_starts.items()):
         first_s, times = min(each.first_s for each in failed), sum(each.times for each in failed)
         if any(node in mine.live_nodes and _runs_well(state, job, first_s) for job, mine in jobs.attempts.items()):
             acquit(state, settings, node)
-        elif node not in machines.failing and times >= settings.cordon_failing_starts and len(machines.failing) < most:
-            machines.failing[node] = state.now_s + TRIAL_SECONDS
+        elif node not in nodes.failing and times >= settings.cordon_failing_starts and len(nodes.failing) < most:
+            nodes.failing[node] = state.now_s + TRIAL_SECONDS
             cordon(state, settings)
-        elif node in machines.failing and 2 * sum(each.times for each in failed if each.elsewhere) >= times:
-            machines.failing[node] = state.now_s + CORDON_SECONDS
-            machines.proven_failures[node] = tuple(each for each in failed if each.elsewhere)
-            del machines.failed_starts[node]
-    for node, until_s in list(machines.failing.items()):
-        if until_s <= state.now_s or not (node in machines.failed_starts or node in machines.proven_failures):
+        elif node in nodes.failing and 2 * sum(each.times for each in failed if each.elsewhere) >= times:
+            nodes.failing[node] = state.now_s + CORDON_SECONDS
+            nodes.proven_failures[node] = tuple(each for each in failed if each.elsewhere)
+            del nodes.failed_starts[node]
+    for node, until_s in list(nodes.failing.items()):
+        if until_s <= state.now_s or not (node in nodes.failed_starts or node in nodes.proven_failures):
             acquit(state, settings, node)
 
 

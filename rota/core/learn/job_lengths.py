@@ -56,14 +56,14 @@ def note(state: State) -> None:
 
 def finished(state: State, job: int, row: int) -> None:
     """Learn from a job that ran to its end."""
-    knowledge, table = state.beliefs, state.jobs.table
+    beliefs, table = state.beliefs, state.jobs.table
     epochs = table.steps_done.item(row) / (table.epoch_steps.item(row) or EPOCH_SECONDS * table.nominal_rate.item(row))
     if epochs <= 0:
         return  # it had nothing to do, or did not report its steps
     model = model_of(state.jobs.specs[job].profile)
     latest = (epochs,)
-    knowledge.lengths[model] = knowledge.lengths.get(model, ())[1 - KEEP_LENGTHS :] + latest
-    notes = knowledge.predicted.pop(job, ())
+    beliefs.lengths[model] = beliefs.lengths.get(model, ())[1 - KEEP_LENGTHS :] + latest
+    notes = beliefs.predicted.pop(job, ())
     if notes:
         made = tuple(LengthPrediction(model, at, believed, epochs) for at, believed in notes)
-        knowledge.predictions = (*knowledge.predictions, *made)[-MAX_PREDICTIONS:]
+        beliefs.predictions = (*beliefs.predictions, *made)[-MAX_PREDICTIONS:]

@@ -33,8 +33,8 @@ def stable_until_change(draft: Draft) -> bool:
         return False
     if allocation.until_s < FOREVER or (allocation.memory is not None and not allocation.memory_can_wait):
         return False
-    options, machines, decide = state.beliefs.options, state.nodes, settings.decide
-    if options.by_kind.shape[1] > 1 or options.has_fractions or machines.draining or machines.cordoned or machines.taken:
+    options, nodes, decide = state.beliefs.options, state.nodes, settings.decide
+    if options.by_kind.shape[1] > 1 or options.has_fractions or nodes.draining or nodes.cordoned or nodes.taken:
         return False
     if settings.tactics or settings.wait_for_locality:
         return False  # another job may use what one gives back

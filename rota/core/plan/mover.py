@@ -14,7 +14,7 @@ from rota.model.lazy import lazy
 from rota.model.plan import PlacementChange
 from rota.model.units import FOREVER, Bools, Floats, Ints
 
-LOOP_SECONDS = 60.0
+LOOK_AGAIN_SECONDS = 60.0
 """A job that may not be moved before its first step is looked at again after this."""
 
 
@@ -70,9 +70,9 @@ class Mover:
         row = jobs.id[: jobs.size].searchsorted(job)
         first, last = order[begin], order[begin + gpus - 1]
         node, pool = cluster.gpu_node, cluster.gpu_pool[first]
-        return StayingJobs(job, row, gpus, node[first], node[last], pool, self._ready_s(job, row), self._seconds_left(row))
+        return StayingJobs(job, row, gpus, node[first], node[last], pool, self._movable_from_s(job, row), self._seconds_left(row))
 
-    def _ready_s(self, job: Ints, row: Ints) -> Floats:
+    def _movable_from_s(self, job: Ints, row: Ints) -> Floats:
         """Earliest time at which each job may be moved. A job that starts, stops, saves nothing or has a partner stays, and so
         does one that was moved a short while ago, or has GPUs that are out of service."""
         state, jobs = self.state, self.state.jobs.table
@@ -82,7 +82,7 @@ class Mover:
         stays |= np.isin(job, state.nodes.planned.holder[~state.usable()[0]])
         stays |= np.isin(job, list(state.jobs.in_flight.keys() | state.jobs.to_reconcile))
         rested_s = jobs.moved_s[row] + self.settings.tactics.rest_seconds
-        young_s = np.where(protected(state, row), state.now_s + LOOP_SECONDS, -FOREVER)
+        young_s = np.where(protected(state, row), state.now_s + LOOK_AGAIN_SECONDS, -FOREVER)
         return np.where(stays, FOREVER, np.maximum(rested_s, young_s))
 
     def _seconds_left(self, row: Ints) -> Floats:
@@ -122,7 +122,7 @@ class Mover:
         return found
 
     def may_move(self) -> Bools:
-        """Which jobs of `seated` may be moved now."""
+        """Return which jobs of `staying` may be moved now."""
         return self.staying.movable_from_s <= self.state.now_s
 
     def assign(self, job: int, option: int, gpus: Ints, moves: bool = True) -> None:

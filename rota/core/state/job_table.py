@@ -52,7 +52,7 @@ class JobTable(JobColumns):
     resize_seconds: Floats = declare(np.float64, FOREVER)
     """Time that a change of size takes on the nodes of the job, in seconds; infinite if it has to be stopped for that."""
     share_column: Ints = declare(np.int16, old_name="account")
-    """Account on which the job's time is booked."""
+    """Share column to which the job's time is added."""
     deficit: Floats = declare(np.float64, per_share_column=True)
     """Time that earlier shares still owe the job by each option of its kind, in seconds."""
     received: Floats = declare(np.float64, per_share_column=True)

@@ -14,8 +14,8 @@ if TYPE_CHECKING:
 
 
 class MemoryLedger:
-    """The only reader and writer of the gigabytes of a state: `machines.host_gib`, `machines.context_gib`, `jobs.largest_gib` and
-    the reservation of each attempt."""
+    """The only writer of the reserved memory of a state: `nodes.host_gib`, `nodes.context_gib`, `jobs.largest_gib` and the
+    reservation of each attempt."""
 
     __slots__ = ("state",)
 
@@ -45,21 +45,21 @@ class MemoryLedger:
     def fits(self, job: int, gpus: Ints, partner: int = NO_JOB, *, partner_comes: bool = False) -> bool:
         """Return whether a job fits on these GPUs with its partner, which is there or comes now, and with what parked jobs keep
         there. A job that is too large for the GPUs anyway is let through, and so are two jobs whose rates together are known."""
-        machines = self.state.nodes
+        nodes = self.state.nodes
         if partner == NO_JOB and "can_park" not in self.state.jobs.table.in_use:
             return True  # no job was ever parked
-        if partner == NO_JOB and not machines.context_gib[gpus].any():
+        if partner == NO_JOB and not nodes.context_gib[gpus].any():
             return True
         gpu_gib = self.gpu_gib_of(job)
         if not gpu_gib:
             return True
         attempt = self.state.jobs.attempts.get(job)
         own_gib = self.state.beliefs.costs.memory.context_gib if attempt is not None and attempt.host_memory_reserved else 0.0
-        taken_gib = machines.context_gib[gpus] - own_gib
-        if self.state.beliefs.sharing and (partner_comes or partner in machines.observed.holders(gpus)):
+        taken_gib = nodes.context_gib[gpus] - own_gib
+        if self.state.beliefs.sharing and (partner_comes or partner in nodes.observed.holders(gpus)):
             taken_gib = taken_gib + self.gpu_gib_of(partner)
-        fits = gpu_gib + taken_gib <= machines.gpu_gib[gpus] + 1e-9
-        return bool(fits.all() or (gpu_gib > machines.gpu_gib[gpus]).any())
+        fits = gpu_gib + taken_gib <= nodes.gpu_gib[gpus] + 1e-9
+        return bool(fits.all() or (gpu_gib > nodes.gpu_gib[gpus]).any())
 
     def crowded(self, gpus: Ints, more_gib: float = 0.0) -> bool:
         """Return whether what parked jobs keep on these GPUs, and `more_gib`, leaves too little for the largest job."""
@@ -69,16 +69,16 @@ class MemoryLedger:
 
     def note_need(self, kind: int, gib: float) -> None:
         """Note that a job needs this much memory on GPUs of the pools on which it can run: parked jobs must leave that."""
-        options, machines, largest = self.state.beliefs.options, self.state.nodes, self.state.jobs.largest_gib
+        options, nodes, largest = self.state.beliefs.options, self.state.nodes, self.state.jobs.largest_gib
         rows = options.of_kind[kind]
         grew = set()
         for pool in set(options.pool[rows[rows >= 0]].tolist()):
-            there_gib = machines.gpu_gib[machines.cluster.gpu_pool == pool].max(initial=0.0)
+            there_gib = nodes.gpu_gib[nodes.cluster.gpu_pool == pool].max(initial=0.0)
             if largest.get(pool, 0.0) < gib <= there_gib:
                 largest[pool] = gib
                 grew.add(pool)
         if grew:
-            pool_of = machines.cluster.gpu_pool
+            pool_of = nodes.cluster.gpu_pool
             for job, each in self.state.jobs.attempts.items():
                 if each.parked and pool_of.item(each.gpus.item(0)) in grew:
                     self.state.requeue(job)

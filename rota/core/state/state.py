@@ -113,17 +113,17 @@ class State:
     def usable(self) -> tuple[Bools, Ints]:
         """Return which GPUs may be granted, and how many of them each pool has."""
         if self._usable is None or self._usable_without is not self.jobs.unschedulable_holders:
-            machines, jobs = self.nodes, self.jobs
-            mask = machines.staying()
+            nodes, jobs = self.nodes, self.jobs
+            mask = nodes.staying()
             mask[self.out_of_service()] = False
-            if machines.taken:
-                mask[[gpu for gpu in machines.taken if machines.observed.free[gpu]]] = False
+            if nodes.taken:
+                mask[[gpu for gpu in nodes.taken if nodes.observed.free[gpu]]] = False
             for job in jobs.unschedulable_holders:
                 mask[self.gpus_of(job)] = False
                 mask[jobs.desired.get(job, NO_GPUS)] = False
-            if jobs.unschedulable_holders and machines.observed.gpu_fractions:
+            if jobs.unschedulable_holders and nodes.observed.gpu_fractions:
                 mask |= self._shared_with_the_barred()
-            counts = np.bincount(machines.cluster.gpu_pool[mask], minlength=len(machines.cluster.pools))
+            counts = np.bincount(nodes.cluster.gpu_pool[mask], minlength=len(nodes.cluster.pools))
             mask.setflags(write=False)
             counts.setflags(write=False)  # policies see this array
             self._usable, self._usable_without = (mask, counts), jobs.unschedulable_holders
@@ -131,27 +131,27 @@ class State:
 
     def _shared_with_the_barred(self) -> Bools:
         """Return GPUs on which a job runs by the plan beside a barred one. It need not be stopped for that."""
-        machines, jobs = self.nodes, self.jobs
-        mask = np.zeros(machines.cluster.gpus, dtype=bool)
-        for job in machines.observed.holders(np.array(machines.observed.shared, dtype=np.int64)) - jobs.unschedulable_holders:
+        nodes, jobs = self.nodes, self.jobs
+        mask = np.zeros(nodes.cluster.gpus, dtype=bool)
+        for job in nodes.observed.holders(np.array(nodes.observed.shared, dtype=np.int64)) - jobs.unschedulable_holders:
             gpus = jobs.attempts[job].gpus
             mask[gpus] = same_gpus(jobs.desired.get(job, NO_GPUS), gpus)
         for job in jobs.unschedulable_holders:
             mask[jobs.desired.get(job, NO_GPUS)] = False
         mask[self.out_of_service()] = False
-        return mask & machines.staying()
+        return mask & nodes.staying()
 
     def out_of_service(self) -> list[int]:
         """Return the GPUs that are cordoned and not needed. If nodes are down and a known gang would not fit without them, the
         least slow return to service."""
-        machines, options = self.nodes, self.beliefs.options
-        if not machines.cordoned:
+        nodes, options = self.nodes, self.beliefs.options
+        if not nodes.cordoned:
             return []
-        cluster, gpus = machines.cluster, np.array(machines.cordoned)
-        spare = np.bincount(cluster.gpu_pool[machines.node_up[cluster.gpu_node]], minlength=len(cluster.pools))
+        cluster, gpus = nodes.cluster, np.array(nodes.cordoned)
+        spare = np.bincount(cluster.gpu_pool[nodes.node_up[cluster.gpu_node]], minlength=len(cluster.pools))
         widest = np.zeros(len(cluster.pools), dtype=np.int64)
         np.maximum.at(widest, options.pool, options.gpus)
-        pool, up = cluster.gpu_pool[gpus], machines.node_up[cluster.gpu_node[gpus]]
+        pool, up = cluster.gpu_pool[gpus], nodes.node_up[cluster.gpu_node[gpus]]
         found: list[int] = []
         for gpu, where, counts in zip(gpus.tolist(), pool.tolist(), up.tolist(), strict=True):
             if not counts or spare[where] > widest[where]:
@@ -278,11 +278,11 @@ class State:
 
     def add_node(self, node: Node, colocation: bool) -> None:
         """Append a node, and add the options that it offers."""
-        known, machines = self.beliefs, self.nodes
-        machines.add(node, self.now_s)
+        known, nodes = self.beliefs, self.nodes
+        nodes.add(node, self.now_s)
         known.grow(node.gpus)
         self._usable = None
-        known.options = grown(known.options, list(self.jobs.kind_of), machines.cluster, known.rates, colocation=colocation)
+        known.options = grown(known.options, list(self.jobs.kind_of), nodes.cluster, known.rates, colocation=colocation)
         self.note_lasting_gpus()
         self.jobs.table.widen(known.options.share_columns)
         self._new_best_rates()
@@ -290,8 +290,8 @@ class State:
 
     def note_lasting_gpus(self) -> None:
         """Note which options still fit, after a node joined or left."""
-        machines, known = self.nodes, self.beliefs
-        known.options = known.options.with_lasting(tuple(machines.lasting_gpus().tolist()) if machines.gone else ())
+        nodes, known = self.nodes, self.beliefs
+        known.options = known.options.with_lasting(tuple(nodes.lasting_gpus().tolist()) if nodes.gone else ())
 
     def _new_best_rates(self) -> None:
         """Note best rates after options were added."""

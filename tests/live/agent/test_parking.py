@@ -86,7 +86,7 @@ def test_a_script_that_knows_nothing_of_it_sleeps_and_goes_on_in_the_same_proces
     lines = [line.split() for line in bench.said().splitlines() if line.startswith("step ")]
     assert [int(line[1]) for line in lines] == list(range(1, len(lines) + 1)), "no step is lost, none is done twice"
     assert {line[3] for line in lines} == {str(pid(bench))}
-    assert bench.said().count("--- rota: parked at step") == bench.said().count("--- rota: woken at step") == 3
+    assert bench.said().count("--- rota: parked at step") == bench.said().count("--- rota: resumed at step") == 3
 
 
 def pid(bench: Bench) -> int:

@@ -43,7 +43,7 @@ def test_a_script_is_parked_and_woken_in_the_same_process(bench: Bench) -> None:
     told = steps_told(bench)
     assert [step for step, _ in told] == list(range(1, len(told) + 1)), bench.log()
     assert len({process for _, process in told}) == 1
-    assert bench.log().count("--- rota: parked at step") == bench.log().count("--- rota: woken at step") == 2
+    assert bench.log().count("--- rota: parked at step") == bench.log().count("--- rota: resumed at step") == 2
 
 
 def test_a_scheduler_that_comes_up_finds_a_parked_job_and_wakes_it(bench: Bench) -> None:
