@@ -67,7 +67,7 @@ def test_a_leader_that_stands_still_is_given_up(server: PostgresServer, monkeypa
             assert time.monotonic() < end
             time.sleep(0.1)
         assert second.epoch == 2
-        monkeypatch.setattr(election_module, "TELL_SECONDS", 0.1)
+        monkeypatch.setattr(election_module, "HEARTBEAT_SECONDS", 0.1)
         problems: list[BaseException] = []
 
         def fall(problem: BaseException) -> None:
