@@ -20,6 +20,7 @@ from rota.files.text import as_written, read_text
 
 MAX_CELL_CHARS = 10_000
 MAX_COUNT = 1_000_000
+MAX_DIGITS = len(str(MAX_COUNT))
 MAX_NUMBER = 1e15
 """Largest accepted number. Beyond it a float cannot distinguish thousandths of a second, and sums over a trace lose their
 meaning."""
@@ -64,6 +65,9 @@ class CsvRow(NamedTuple):
 
     def whole(self, column: str, *, least: int) -> int:
         """Return a whole number."""
+        cell = self.cells[column]
+        if cell.isascii() and cell.isdigit() and len(cell) < MAX_DIGITS and int(cell) >= least:  # nearly all cells
+            return int(cell)
         if NEGATIVE.match(self.cells[column]):
             raise self._too_small(column, least)
         value = self.number(column)

@@ -72,12 +72,13 @@ def queue_up(view: View, thresholds: tuple[float, ...], promote: float, service:
     memory: QueueMemory | None = view.memory
     if memory is None or not len(memory.ids):
         at, known = np.zeros(len(jobs), dtype=np.int64), np.zeros(len(jobs), dtype=bool)
-        before, place = np.full(len(jobs), -1), np.full(len(jobs), len(jobs))
+        before, place, some_new = np.full(len(jobs), -1), np.full(len(jobs), len(jobs)), True
     else:
         at = memory.ids.searchsorted(jobs.ids)
         known = memory.ids.take(at, mode="clip") == jobs.ids
         before, place = memory.level.take(at, mode="clip"), memory.place.take(at, mode="clip")
-        if not known.all():
+        some_new = not known.all()
+        if some_new:
             before[~known], place[~known] = -1, len(jobs)
     base, received = None, attained
     if promote:
@@ -87,7 +88,7 @@ def queue_up(view: View, thresholds: tuple[float, ...], promote: float, service:
         received = attained - base[0]
     level = limits[:-1].searchsorted(received + SLACK, side="right")
     moved = (level != before) * SUNK_OR_RAISED
-    if not known.all():
+    if some_new:
         moved[~known] = NEW
     wait_seconds = None
     if base is not None:

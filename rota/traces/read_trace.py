@@ -1,8 +1,10 @@
 """Reading a trace: its format, the wanted rows, and their order."""
 
+import contextlib
+import gc
 import sys
 from collections import Counter
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
 
 from rota.errors import TraceError, UnknownNameError
@@ -50,27 +52,40 @@ def read_trace(path: Path | str, *, format: str = AUTO, where: Sequence[tuple[st
     seen: dict[str, int] = {}
     arrival_of, remarks_of, unique = wanted.arrival, wanted.remarks, wanted.unique
     # Rows are not kept, so a large file is read in one pass over its lines.
-    for row in table.rows():
-        if not asked or all(row.cells[column] == value for column, value in asked):
-            if unique:
-                _check_unique(row, unique, seen)
-            found = arrival_of(row)
-            if isinstance(found, SkippedRow):
-                skipped.append(found)
-                continue
-            if remarks_of:
-                remarks.update(remarks_of(row))
-            arrivals.append(found)
-            lines.append(row.line)
+    with _without_collection():
+        for row in table.rows():
+            if not asked or all(row.cells[column] == value for column, value in asked):
+                if unique:
+                    _check_unique(row, unique, seen)
+                found = arrival_of(row)
+                if isinstance(found, SkippedRow):
+                    skipped.append(found)
+                    continue
+                if remarks_of:
+                    remarks.update(remarks_of(row))
+                arrivals.append(found)
+                lines.append(row.line)
+        if wanted.wall_clock and arrivals:
+            start_s = min(arrival.submitted_s for arrival in arrivals)
+            arrivals = [Arrival(submitted_s - start_s, spec) for submitted_s, spec in arrivals]
     if not arrivals:
         raise _nothing_left(table, asked, skipped)
-    if wanted.wall_clock:
-        start_s = min(arrival.submitted_s for arrival in arrivals)
-        arrivals = [Arrival(submitted_s - start_s, spec) for submitted_s, spec in arrivals]
     notes = [f"{jobs:,} {'job' if jobs == 1 else 'jobs'} {remark}" for remark, jobs in remarks.items()]
     return Trace.of(
         STDIN_NAME if str(path) == STDIN else Path(path).name, wanted.name, arrivals, lines=lines, skipped=skipped, notes=notes
     )
+
+
+@contextlib.contextmanager
+def _without_collection() -> Iterator[None]:
+    """Pause garbage collection, because each collection would look at all jobs read by then, and none is garbage."""
+    enabled = gc.isenabled()
+    gc.disable()
+    try:
+        yield
+    finally:
+        if enabled:
+            gc.enable()
 
 
 def _standard_input() -> Lines:
