@@ -9,15 +9,9 @@ from rota.errors import PolicyError, RotaError
 from rota.files.csv_table import closest
 from rota.model.options import Options
 from rota.model.view import Jobs, View
-from rota.solver.program import Program
 
-OBJECTS = {
-    "Jobs": ("view.jobs", Jobs),
-    "Options": ("view.options", Options),
-    "View": ("view", View),
-    "Program": ("a Program", Program),
-}
-"""Class that a policy reads -> its name in messages, and the class."""
+OBJECTS = {"Jobs": "view.jobs", "Options": "view.options", "View": "view", "Program": "a Program"}
+"""Class that a policy reads -> its name in messages."""
 
 _MISSING = re.compile(r"'(Jobs|Options|View|Program)' object has no attribute '(\w+)'")
 _PACKAGE = Path(__file__).parents[1]
@@ -36,9 +30,17 @@ def with_columns(message: str) -> str:
     missing = _MISSING.search(message)
     if missing is None:
         return message
-    where, kind = OBJECTS[missing[1]]
-    names = columns(kind)
-    return f"{message}{closest(missing[2], names)} {where} has {', '.join(names)}."
+    names = columns(_class_named(missing[1]))
+    return f"{message}{closest(missing[2], names)} {OBJECTS[missing[1]]} has {', '.join(names)}."
+
+
+def _class_named(name: str) -> type:
+    """Return a class that a policy reads. The solver is imported only if its class is asked for."""
+    if name == "Program":
+        from rota.solver.program import Program
+
+        return Program
+    return {"Jobs": Jobs, "Options": Options, "View": View}[name]
 
 
 def columns(kind: type) -> list[str]:
