@@ -19,7 +19,7 @@ from pathlib import Path
 from typing import Any
 
 from rota.agent.attempt_files import LaunchOrder
-from rota.agent.constants import PARK_WAY
+from rota.agent.constants import PARK_METHOD
 from rota.agent.gpu_readings import GpuWatch, Readings
 from rota.agent.gpu_report import GpuReport, plain_report
 from rota.agent.gpu_use import gpu_use, holders
@@ -190,7 +190,7 @@ class NodeAgent:
         elif isinstance(message, Forget):
             self._machine.forget(message.job, message.attempt)
         else:
-            can_park = bool(self._machine.variables(message.job, message.attempt).get(PARK_WAY))
+            can_park = bool(self._machine.variables(message.job, message.attempt).get(PARK_METHOD))
             command = agent_command(message, boot_s(), can_park=can_park)
             if not isinstance(message, Renew) or command.lease_s > command.sent_s:  # a late renewal takes nothing away
                 self._machine.carry_out(message.job, command)

@@ -40,7 +40,7 @@ from rota.agent.constants import (
     LEASE,
     LOST,
     PARK,
-    PARK_WAY,
+    PARK_METHOD,
     PARKED,
     RENEW,
     REPORT,
@@ -110,18 +110,18 @@ class Supervisor:
         self.grace_seconds = {SUSPEND: order.grace_seconds, KILL: 0.0, LEASE: lease_grace_seconds}
         """Grace period, by reason for stopping."""
         self.known = known
-        self.by_driver = order.env.get(PARK_WAY) == BY_DRIVER
+        self.by_driver = order.env.get(PARK_METHOD) == BY_DRIVER
         self.parking = Parking(HERE / JOB_FOLDER, self._living, order.grace_seconds, by_driver=self.by_driver)
         self.then: str | None = None
         """What follows when parking is done: the job counts as parked (park), continues (resume) or has to exit (suspend)."""
         self.kill_at_s: float | None = None
-        self.told_s = 0.0
-        self.killed = self.untold = self.signalled = self.stood_still = False
+        self.written_s = 0.0
+        self.killed = self.has_unsent_status = self.signalled = self.stood_still = False
         self.main = 0
         self.exit_code: int | None = None
         self.adopted_codes: set[int] = set()
         """Exit codes of orphans since the job was asked to stop."""
-        self.anew: LaunchOrder | None = None
+        self.next_order: LaunchOrder | None = None
         """Order with which the job is started again once it has saved and exited; None if it is not to be."""
         self.restart_sequence: int | None = None
         """Sequence of the resize that started the job again, until the job makes a step; None otherwise."""
@@ -164,7 +164,7 @@ class Supervisor:
             problem = output.progress.problem if output.progress else ""
             self.status = self.status._replace(started_s=self._now_s(), problem=problem or None)
             self._begin_if_silent()
-            self._tell()
+            self._send_status()
             while not self._over() or self._restart(output, job_lock):
                 self._wait(output)
         except child.NotStarted as error:
@@ -222,8 +222,8 @@ class Supervisor:
             self.killed, self.kill_at_s = True, now + TELL_EVERY_SECONDS
         if now >= output.look_s:
             self._look()
-        if self.untold and now >= self.told_s + TELL_EVERY_SECONDS:
-            self._tell()
+        if self.has_unsent_status and now >= self.written_s + TELL_EVERY_SECONDS:
+            self._send_status()
 
     @property
     def until_s(self) -> float:
@@ -237,8 +237,8 @@ class Supervisor:
             instants.append(self.until_s)
         if self.output is not None:
             instants.append(self.output.look_s)
-        if self.untold:
-            instants.append(self.told_s + TELL_EVERY_SECONDS)
+        if self.has_unsent_status:
+            instants.append(self.written_s + TELL_EVERY_SECONDS)
         if self.exit_code is not None or (self.output is not None and not self.output.log.pid):
             instants.append(boot_s() + LOOK_EVERY_SECONDS)
         return min(instants)
@@ -253,8 +253,8 @@ class Supervisor:
         """Return whether the job has ended. A shell dies of the signal to its group while its command still saves."""
         if self.exit_code is None:
             return False
-        told = self.status.stop_reason in {SUSPEND, LEASE} or self.anew is not None
-        saving = self.exit_code == -self.stop_signal and told and not self.killed
+        was_asked = self.status.stop_reason in {SUSPEND, LEASE} or self.next_order is not None
+        saving = self.exit_code == -self.stop_signal and was_asked and not self.killed
         return not (saving and members(self.signs))
 
     def _reap(self) -> None:
@@ -266,7 +266,7 @@ class Supervisor:
                 elif exited[0] == self.main:
                     self.exit_code = code
                     self.parking.close()
-                elif (self.status.stop_reason or self.anew) and not self.parking.is_helper(exited[0]):
+                elif (self.status.stop_reason or self.next_order) and not self.parking.is_helper(exited[0]):
                     self.adopted_codes.add(code)
 
     # Requests and reports.
@@ -296,7 +296,7 @@ class Supervisor:
     def _report(self, message: dict[str, Any]) -> None:
         done, total, saved = (steps(message.get(name)) for name in ("steps_done", "steps_total", "steps_saved"))
         before, self.status = self.status, with_report(self.status, message)
-        self.untold = self.untold or self.status != before
+        self.has_unsent_status = self.has_unsent_status or self.status != before
         self._take(done, total, saved, self._now_s())
 
     def _obey(self, datagram: bytes) -> None:
@@ -328,15 +328,15 @@ class Supervisor:
         """Ask the job to save and exit, in order to start the same command again on other GPUs."""
         decision = self._decide(command)
         if decision.action == RESIZE and self.exit_code is None:
-            self.anew, self.restart_sequence = resized_order(self.order, env, command.gpus_text), command.sequence
+            self.next_order, self.restart_sequence = resized_order(self.order, env, command.gpus_text), command.sequence
             self.kill_at_s = boot_s() + self.grace_seconds[SUSPEND]
             self._leave()
         self._carry_out(decision)
 
     def _restart(self, output: Output, job_lock: int) -> bool:
         """Start the job again if it has exited for a resize. Return False if it did not save, or has to stop, so that it ends."""
-        anew, code = self.anew, self._code()
-        if anew is None or self.status.stop_reason is not None or self._kill_remaining():
+        order, code = self.next_order, self._code()
+        if order is None or self.status.stop_reason is not None or self._kill_remaining():
             return False
         self._last_words()
         # A launcher of several processes may fail by the signal, though they have saved.
@@ -344,18 +344,18 @@ class Supervisor:
         if not saved or is_done(self.status):
             return False
         try:
-            write_order(HERE, anew)
+            write_order(HERE, order)
             (HERE / JOB_FOLDER / SIZE).unlink(missing_ok=True)
         except OSError:
             return False
-        self.order, self.anew, self.kill_at_s, self.signalled, self.killed = anew, None, None, False, False
+        self.order, self.next_order, self.kill_at_s, self.signalled, self.killed = order, None, None, False, False
         self.adopted_codes.clear()
-        self.parking = Parking(HERE / JOB_FOLDER, self._living, anew.grace_seconds, by_driver=self.by_driver)
-        self.status = self.status._replace(steps_saved=self.status.steps_done, pace=Pace(), gpus_text=anew.gpus_text)
-        output.log.mark(f"started again on {anew.gpus_text} from step {self.status.steps_done:,.0f}")
+        self.parking = Parking(HERE / JOB_FOLDER, self._living, order.grace_seconds, by_driver=self.by_driver)
+        self.status = self.status._replace(steps_saved=self.status.steps_done, pace=Pace(), gpus_text=order.gpus_text)
+        output.log.mark(f"started again on {order.gpus_text} from step {self.status.steps_done:,.0f}")
         output.open_again()
         self._start(output, job_lock)
-        self._tell()
+        self._send_status()
         return True
 
     def _decide(self, command: rules.AgentCommand) -> rules.Decision:
@@ -378,9 +378,9 @@ class Supervisor:
             self._advance_parking()
         if decision.action in (RENEW, RESUME):
             self._guard()
-            self._tell() if self.untold else self._write_status()
+            self._send_status() if self.has_unsent_status else self._write_status()
         if decision.answers:
-            self._tell()
+            self._send_status()
 
     def _leave(self) -> None:
         """Ask the job to save and exit. A parked job is resumed first, because its signal handler needs the memory of its GPU."""
@@ -416,7 +416,7 @@ class Supervisor:
         self.status = self.status._replace(sequence=command.sequence, stop_reason=SUSPEND)
         self.parking.begin()
         self._advance_parking()
-        self._tell()
+        self._send_status()
 
     def _advance_parking(self) -> None:
         """Continue after parking or resuming, if it is done."""
@@ -431,7 +431,7 @@ class Supervisor:
                 return self._keep_running()
             self.kill_at_s = boot_s() + self.grace_seconds[SUSPEND]
             self._leave()
-            self._tell()
+            self._send_status()
         elif then == RESUME and phase == AWAKE:
             self.then = None
             self._resumed()
@@ -449,7 +449,7 @@ class Supervisor:
         self.known = self.known._replace(held=held)
         self.output.log.note(f"kept running: it can't be parked ({self.parking.problem}), and is not known to save its state")
         self.status = self.status._replace(stop_reason=None, start_sequence=held.start_sequence)
-        self._tell()
+        self._send_status()
 
     def _parked(self) -> None:
         """Report the job as parked, with all that it reported before."""
@@ -461,7 +461,7 @@ class Supervisor:
         self.status = self.status._replace(
             state=PARKED, stop_reason=None, parked_s=self._now_s(), parked_gib=self.parking.gib, parking_problem=None
         )
-        self._tell()
+        self._send_status()
 
     def _resumed(self) -> None:
         assert self.output is not None and self.known.held is not None
@@ -475,7 +475,7 @@ class Supervisor:
             parked_seconds=self.status.parked_seconds + (max(now_s - parked_s, 0.0) if parked_s is not None else 0.0),
             pace=Pace(),
         )
-        self._tell()
+        self._send_status()
 
     # Its status.
 
@@ -488,12 +488,12 @@ class Supervisor:
         if (progress.problem or None) != self.status.problem:
             self.status = self.status._replace(problem=progress.problem or None)
             self._begin_if_silent()
-            self.untold = True
+            self.has_unsent_status = True
 
     def _begin_if_silent(self) -> None:
         """A job that reports no steps counts as started when its process starts."""
-        told = self.order.progress == SESSION or (self.output is not None and self.output.is_looked_at)
-        if self.status.began_s is None and not told:
+        reports_steps = self.order.progress == SESSION or (self.output is not None and self.output.is_looked_at)
+        if self.status.began_s is None and not reports_steps:
             self.status = self.status._replace(began_s=self.status.started_s)
 
     def _take(self, done: float | None, total: float | None, saved: float | None, at_s: float) -> None:
@@ -501,27 +501,27 @@ class Supervisor:
         old, self.status = self.status, with_steps(self.status, done, total, saved, at_s)
         if old.began_s is None and done is not None and done != self.order.from_step:
             # Not `>`: it may resume from an earlier checkpoint than we know of. The daemon waits for this, so report it at once.
-            self.status, self.told_s = self.status._replace(began_s=at_s), 0.0
-        if self.restart_sequence is not None and self.anew is None and done is not None and done > self.status.steps_saved:
+            self.status, self.written_s = self.status._replace(began_s=at_s), 0.0
+        if self.restart_sequence is not None and self.next_order is None and done is not None and done > self.status.steps_saved:
             sequence, self.restart_sequence = self.restart_sequence, None
-            self.status, self.told_s = self.status._replace(start_sequence=sequence), 0.0
-        self.untold = self.untold or self.status != old
+            self.status, self.written_s = self.status._replace(start_sequence=sequence), 0.0
+        self.has_unsent_status = self.has_unsent_status or self.status != old
 
-    def _tell(self) -> bool:
+    def _send_status(self) -> bool:
         if written := self._write_status():
             datagrams.send(HERE / ".." / "..", NOTIFY, f"{self.order.job}.{self.order.attempt}".encode())
         return written
 
     def _write_status(self) -> bool:
         """Write the status without ringing. If that fails, for example on a full disk, it is tried again."""
-        self.told_s = boot_s()
-        self.status = self.status._replace(written_boot_s=self.told_s)
+        self.written_s = boot_s()
+        self.status = self.status._replace(written_boot_s=self.written_s)
         try:
             write_status(HERE, self.status)
         except OSError:
-            self.untold = True
+            self.has_unsent_status = True
             return False
-        self.untold = False
+        self.has_unsent_status = False
         return True
 
     # Its end.
@@ -531,7 +531,7 @@ class Supervisor:
         left = self._kill_remaining()
         self._last_words()
         status, code = self.status, self._code()
-        resizing, signalled = self.anew is not None, self.signalled
+        resizing, signalled = self.next_order is not None, self.signalled
         outcome, problem = end_of(status, code, left, signalled=signalled, resizing=resizing, stood_still=self.stood_still)
         if outcome == YIELDED and code in (0, EXIT_YIELDED):
             self.status = status._replace(steps_saved=status.steps_done)
@@ -563,7 +563,7 @@ class Supervisor:
                 end = end._replace(problem="the end of its log could not be written: the disk does not answer")
         self.status = end
         deadline = boot_s() + UNWRITTEN_SECONDS
-        while not self._tell() and boot_s() < deadline:
+        while not self._send_status() and boot_s() < deadline:
             time.sleep(TELL_EVERY_SECONDS)
 
 

@@ -253,12 +253,12 @@ class Chaos:
         if isinstance(command, SetTimer):
             self._wake_s = command.at_s
         elif isinstance(command, CallPolicy):
-            self._solve(command)
+            self._call_policy(command)
         else:
             for node in command.nodes:
                 self._send(node, partial(self._deliver, node, command))
 
-    def _solve(self, command: CallPolicy) -> None:
+    def _call_policy(self, command: CallPolicy) -> None:
         """Call the policy with the present view. The answer arrives with a delay, or a failure or a time-out arrives instead."""
         answer: External = Allocated(command.ticket, self.policy.allocate(command.view), self.now_s)
         if self._unlucky(self.faults.policy_failure):

@@ -138,7 +138,7 @@ class Engine:
             Resume: self._resume,
             Resize: self._resize,
             Kill: self._kill,
-            CallPolicy: self._solve,
+            CallPolicy: self._call_policy,
             SetTimer: self._wake_at,
             Renew: self._renew,
         }
@@ -450,7 +450,7 @@ class Engine:
         saved = self._lose(command.job, run)
         events.append(Exited(command.job, command.attempt, self.now_s, Outcome.LOST, saved))
 
-    def _solve(self, command: CallPolicy, events: list[External]) -> None:
+    def _call_policy(self, command: CallPolicy, events: list[External]) -> None:
         began = time.perf_counter()
         name = type(self.policy).__name__
         try:

@@ -211,9 +211,9 @@ class ObservedEngine(Engine):
             run.from_step += whole - steps
         super()._suspend(command, events)
 
-    def _solve(self, command: CallPolicy, events: list[External]) -> None:
+    def _call_policy(self, command: CallPolicy, events: list[External]) -> None:
         later: list[External] = []
-        super()._solve(command, later)
+        super()._call_policy(command, later)
         for answer in later:
             self._push(self.now_s + self.physics.answer_at(self.now_s), _ALLOCATED, answer)
 
