@@ -67,5 +67,5 @@ def _place(problem: RotaError) -> str:
 def _since_call(problem: BaseException) -> list[traceback.FrameSummary]:
     """Return the frames of an error from the scheduler's call of the policy on; empty if the policy was not called."""
     frames = list(traceback.extract_tb(problem.__traceback__))
-    calls = [i for i, frame in enumerate(frames) if frame.name == "_solve" and _PACKAGE in Path(frame.filename).parents]
+    calls = [i for i, frame in enumerate(frames) if frame.name == "_call_policy" and _PACKAGE in Path(frame.filename).parents]
     return frames[calls[-1] :] if calls else []

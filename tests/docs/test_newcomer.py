@@ -64,7 +64,7 @@ def test_the_first_five_minutes(tmp_path: Path) -> None:
         assert "hello" in me.types("rota logs 1")
         # The GPU is in use until all three are in the queue: how long it takes to submit them must not matter.
         me.types("rota submit --gpus 1 --name first -- bash -c 'until [ -e go ]; do sleep 0.05; done'")
-        for script in ("cnn.py 3", "transformer.py 2", "cnn.py 3"):
+        for script in ("cnn.py 20", "transformer.py 12", "cnn.py 20"):  # each trains for several rounds
             me.types(f"rota submit --gpus 1 --progress session -- python {script}")
         assert all(f"job-{job}" in me.types("rota jobs") for job in (3, 4, 5))
         waits = "It needs 1 GPU of any type; 0 are free."
@@ -79,7 +79,7 @@ def test_the_first_five_minutes(tmp_path: Path) -> None:
         # Two of them are the same training: whether they were suspended does not show.
         logs = [me.types(f"rota logs {job}").splitlines() for job in (3, 5)]
         ends = [next(line for line in log if line.startswith("done: ")) for log in logs]
-        assert ends[0] == ends[1] and ends[0].startswith("done: 384 steps, weights ")
+        assert ends[0] == ends[1] and ends[0].startswith("done: 2560 steps, weights ")
         doors = me.types("rota help next")
         assert all(door in doors for door in ("Run my training script", "Write a policy", "Set up a cluster"))
     finally:
