@@ -82,7 +82,7 @@ def commands_page() -> str:
         "# Commands",
         "",
         "Every command and every flag. `rota COMMAND --help` prints the same. For what to do with them, see",
-        "[Simulate, compare, sweep](simulate.md) and [Run jobs](live.md).",
+        "[Simulate, compare, sweep](simulate.md) and [Run jobs](run-jobs.md).",
         "",
         "| command | does |",
         "|---|---|",

@@ -9,8 +9,8 @@ Where to go from here:
 
   Compare policies         docs/tutorial.md             rota compare fifo tiresias srsf --trace demo --html result.html
   Run my training script   docs/tutorial-training.md    rota submit --gpus 1 --progress session -- python train.py
-  Write a policy           docs/own-policy.md           rota policy check ./mine.py:Mine
-  Set up a cluster         docs/live.md                 rota up --help
+  Write a policy           docs/write-a-policy.md       rota policy check ./mine.py:Mine
+  Set up a cluster         docs/run-jobs.md             rota up --help
 """
 
 

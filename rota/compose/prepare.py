@@ -283,9 +283,7 @@ def check_gpus(study: Study, physics: Physics, names: Sequence[str]) -> None:
         value = getattr(study, name)
         if value:
             problem = "does nothing: without --variability all GPUs of a type are alike."
-            raise OptionError(
-                problem, field=name, value=value, hint="--variability scores.csv; docs/variability.md has the format"
-            )
+            raise OptionError(problem, field=name, value=value, hint="--variability scores.csv; docs/slow-gpus.md has the format")
 
 
 def _plain_physics(study: Study) -> dict[str, float | str]:

@@ -85,7 +85,7 @@ def read_instance(path: Path | str, profile: Path | str | None = None) -> Instan
         plain = json.loads(read_text(Path(path), InputError))
     except json.JSONDecodeError as problem:
         raise InputError(
-            f"is not JSON ({problem.msg}).", where=str(path), line=problem.lineno, hint="see docs/shares.md"
+            f"is not JSON ({problem.msg}).", where=str(path), line=problem.lineno, hint="see docs/shares-to-rounds.md"
         ) from problem
     try:
         return _instance(plain, read_rates(profile) if profile is not None else None)

@@ -1,1 +1,1 @@
-"""The scheduler: a pure state machine. Events in, commands out; `docs/contributing/walk.md` follows one job through it."""
+"""The scheduler: a pure state machine. Events in, commands out. `docs/contributing/job-walkthrough.md` follows a job through."""

@@ -24,7 +24,7 @@ from rota.compose.registry import POLICY_REGISTRY
 
 ROOT = Path(__file__).resolve().parents[2]
 EXAMPLES = ROOT / "examples"
-OTHERS = ("shares", "own-objective", "placement", "troubleshooting")
+OTHERS = ("shares-to-rounds", "write-an-objective", "placement", "troubleshooting")
 NOTEBOOK = ROOT / "docs/tutorial.md"
 PAGES = sorted([*(ROOT / "docs/policies").glob("*.md"), *(ROOT / "docs" / f"{name}.md" for name in OTHERS)])
 

@@ -40,14 +40,14 @@ def test_the_policy_of_your_own(tmp_path: Path, monkeypatch: pytest.MonkeyPatch,
 def test_your_own_policy_in_ten_minutes(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    patient, robin = blocks("docs/own-policy.md", "python")
+    patient, robin = blocks("docs/write-a-policy.md", "python")
     monkeypatch.chdir(tmp_path)
     Path("patient.py").write_text(patient)
     Path("robin.py").write_text(robin)
-    check, compare = [block.strip() for block in blocks("docs/own-policy.md", "sh")]
+    check, compare = [block.strip() for block in blocks("docs/write-a-policy.md", "sh")]
     assert run(check, monkeypatch) == 0
     printed = capsys.readouterr().out
-    (shown,) = blocks("docs/own-policy.md", "text")
+    (shown,) = blocks("docs/write-a-policy.md", "text")
     assert all(line in printed for line in shown.splitlines()), printed
     assert run(compare, monkeypatch) == 0
     assert "./patient.py:Patient:patience=0.5" in capsys.readouterr().out.replace("\n", "").replace(" ", "")
@@ -57,15 +57,15 @@ def test_your_own_policy_in_ten_minutes(
 
 
 def test_your_own_tactic(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]) -> None:
-    backfill, empty_nodes = blocks("docs/own-tactic.md", "python")
+    backfill, empty_nodes = blocks("docs/write-a-tactic.md", "python")
     monkeypatch.chdir(tmp_path)
     Path("backfill.py").write_text(backfill)
     Path("empty_nodes.py").write_text(empty_nodes)
-    (commands,) = blocks("docs/own-tactic.md", "sh")
+    (commands,) = blocks("docs/write-a-tactic.md", "sh")
     without, improved = (
         rota.simulate("demo", policy="fifo", tactics=text).summary.mean_jct_seconds for text in ("", "./backfill.py")
     )
-    page = " ".join((ROOT / "docs/own-tactic.md").read_text().split())
+    page = " ".join((ROOT / "docs/write-a-tactic.md").read_text().split())
     assert f"from {without / 60:.0f} to {improved / 60:.0f} minutes" in page
     for command in commands.strip().splitlines():
         assert run(command, monkeypatch) == 0
@@ -75,7 +75,7 @@ def test_your_own_tactic(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys
 
 
 def test_the_steps_the_page_of_tactics_names_exist() -> None:
-    page = (ROOT / "docs/own-tactic.md").read_text()
+    page = (ROOT / "docs/write-a-tactic.md").read_text()
     for heading, kind in (("| in a `Draft`", rota.Draft), ("| in a `Mover`", rota.Mover), ("| step |", rota.Tactic)):
         table = page.split(heading)[1].split("\n\n")[0]
         names = [name for line in table.splitlines()[2:] for name in re.findall(r"`(\w+)\(", line.split("|")[1])]
@@ -83,7 +83,7 @@ def test_the_steps_the_page_of_tactics_names_exist() -> None:
 
 
 def test_the_columns_the_tutorial_names_exist() -> None:
-    table = (ROOT / "docs/own-policy.md").read_text().split("| column of")[1].split("\n\n")[0]
+    table = (ROOT / "docs/write-a-policy.md").read_text().split("| column of")[1].split("\n\n")[0]
     names = [name for line in table.splitlines()[2:] for name in re.findall(r"`(\w+)`", line.split("|")[1])]
     assert len(names) > 8
     for name in names:

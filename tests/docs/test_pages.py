@@ -23,7 +23,11 @@ def test_its_commands_print_what_it_says(page: Path, tmp_path: Path) -> None:
 
 @pytest.mark.parametrize(
     ("page", "file"),
-    [("docs/own-objective.md", "budget.py"), ("docs/shares.md", "instance.json"), ("docs/shares.md", "tenants.yaml")],
+    [
+        ("docs/write-an-objective.md", "budget.py"),
+        ("docs/shares-to-rounds.md", "instance.json"),
+        ("docs/shares-to-rounds.md", "tenants.yaml"),
+    ],
 )
 def test_an_example_is_shown_as_it_is(page: str, file: str) -> None:
     assert (EXAMPLES / file).read_text() in files(ROOT / page)
@@ -34,7 +38,7 @@ def test_an_objective_of_your_own_is_short() -> None:
 
 
 def test_everything_the_reference_names_exists() -> None:
-    text = (ROOT / "docs/own-objective.md").read_text()
+    text = (ROOT / "docs/write-an-objective.md").read_text()
     tables = re.findall(r"\n\n((?:\|[^\n]*\n)+)", text)
     names = [name for table in tables for row in table.splitlines()[2:] for name in re.findall(r"`(\w+)[`(]", row.split("|")[1])]
     arguments, rest = set(names[:5]), set(names[5:])

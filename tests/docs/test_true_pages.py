@@ -22,7 +22,7 @@ ROOT = Path(__file__).resolve().parents[2]
 DOCS = ROOT / "docs"
 FRONT = [
     ROOT / "README.md",
-    *(DOCS / f"{name}.md" for name in ("compared", "spec", "contributing/walk", "glossary", "troubleshooting")),
+    *(DOCS / f"{name}.md" for name in ("comparison", "spec", "contributing/job-walkthrough", "glossary", "troubleshooting")),
 ]
 YAML = re.compile(r"(?<!as `wrong\.yaml`:\n\n)```yaml\n(.*?)```", re.DOTALL)
 EXAMPLES = [
@@ -92,7 +92,7 @@ def test_a_promise_is_noticed(text: str) -> None:
 
 
 def test_what_is_compared_is_there_or_is_not() -> None:
-    page = text_of("docs/compared.md")
+    page = text_of("docs/comparison.md")
     for policy in ("goodput", "optimus", "ones", "tiresias", "las", "gandiva"):
         assert f"`{policy}`" in page and policy in POLICIES
     assert "Its repository has Pollux, and Synergy" in page and "Rota has neither" in page
@@ -101,11 +101,11 @@ def test_what_is_compared_is_there_or_is_not() -> None:
     assert "A cluster needs Ray" in page and "--ray" in EVERY_FLAG
     peers = "Slurm Kueue KAI Volcano SkyPilot Run:ai Cedana MemVerge gflow Spur Armada Gavel Blox Sia"
     for peer in peers.split():
-        assert re.search(rf"^## .*\b{peer}\b", (DOCS / "compared.md").read_text(), re.MULTILINE), peer
+        assert re.search(rf"^## .*\b{peer}\b", (DOCS / "comparison.md").read_text(), re.MULTILINE), peer
 
 
 def test_every_source_is_cited_and_every_citation_has_a_source() -> None:
-    text = (DOCS / "compared.md").read_text()
+    text = (DOCS / "comparison.md").read_text()
     body, sources = text.split("## Sources")
     assert {int(each) for each in re.findall(r"\[(\d+)\](?!\()", body)} == {
         int(each) for each in re.findall(r"^(\d+)\. ", sources, re.MULTILINE)
@@ -140,7 +140,7 @@ def test_readmes_times_to_park_are_those_that_were_measured() -> None:
 
 
 def test_the_walk_names_files_that_exist() -> None:
-    page = (DOCS / "contributing/walk.md").read_text()
+    page = (DOCS / "contributing/job-walkthrough.md").read_text()
     named = set(re.findall(r"`((?:rota|tests)/[\w/]+\.py)`", page))
     assert len(named) > 15 and all((ROOT / name).is_file() for name in named)
     steps = re.findall(r"# (?:.* )?(\d)\. ", inspect.getsource(planner._draw_up))

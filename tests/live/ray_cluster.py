@@ -29,7 +29,7 @@ SETTINGS = {
     "RAY_AUTH_MODE": "token",
     "RAY_AUTH_TOKEN": secrets.token_hex(32),
 }
-"""Of all processes of Ray, and of who connects to it: as `docs/cluster.md` starts it, with a token."""
+"""Of all processes of Ray, and of who connects to it: as `docs/run-on-ray.md` starts it, with a token."""
 OPEN = {name: value for name, value in SETTINGS.items() if name != "RAY_AUTH_TOKEN"} | {"RAY_AUTH_MODE": "disabled"}
 """The same without a token."""
 START = [
