@@ -31,26 +31,30 @@ PSYCOPG_STAMP := $(VENV)/.psycopg-$(PSYCOPG)
 TORCH := 2.13.0
 TORCH_STAMP := $(VENV)/.torch-$(TORCH)
 
-.PHONY: help setup demo quick test test-all lint types format docs reference lock bench chaos ray-chaos fuzz clean browser torch ray postgres screenshots
+.PHONY: help setup demo quick test test-all lint typecheck format docs docs-update lock bench chaos ray-chaos fuzz clean install-browser install-torch install-ray install-postgres screenshots
 
 help:
-	@echo 'make setup   create .venv with Rota and the tools for its tests (done once; again when a lock changes)'
-	@echo 'make demo    run the demo; alone, it installs no tools for tests'
-	@echo 'make quick   lint, types and the fast tests, in less than a minute: for while you edit'
-	@echo 'make test    everything CI checks: lint, types, docs, tests'
-	@echo 'make test-all  the long tests as well, with more examples and other seeds (SEED=n): an hour or more'
-	@echo 'make lint    check style and formatting'
-	@echo 'make types   check types'
-	@echo 'make format  fix style and formatting where a tool can'
-	@echo 'make docs    build the documentation into docs/_build/html'
-	@echo 'make reference  write again what the documentation takes from the code: the reference, and what examples print'
-	@echo 'make lock    write both lock files again (UPGRADE=1 takes newer versions)'
-	@echo 'make bench   run the benchmarks (ARGS="..." is passed on)'
-	@echo 'make chaos   break real daemons, supervisors, jobs, disks and clocks (QUICK=1, SEED=n)'
-	@echo 'make ray-chaos  break a real Ray cluster, its network, its scheduler and its jobs (QUICK=1, SEED=n)'
-	@echo 'make fuzz    simulate random whole set-ups and check what must hold (CASES=n, SEED=n)'
-	@echo 'make screenshots  take the pictures of the documentation again, in a real browser'
-	@echo 'make clean   remove .venv and everything that was built'
+	@echo 'make setup             create .venv with Rota and the tools for its tests (done once; again when a lock changes)'
+	@echo 'make demo              run the demo; alone, it installs no tools for tests'
+	@echo 'make quick             lint, types and the fast tests, in less than a minute: for while you edit'
+	@echo 'make test              everything CI checks: lint, types, docs, tests'
+	@echo 'make test-all          the long tests as well, with more examples and other seeds (SEED=n): an hour or more'
+	@echo 'make lint              check style and formatting'
+	@echo 'make typecheck         check types'
+	@echo 'make format            fix style and formatting where a tool can'
+	@echo 'make docs              build the documentation into docs/_build/html'
+	@echo 'make docs-update       write again what the documentation takes from the code: the reference, and what examples print'
+	@echo 'make install-torch     install PyTorch without CUDA, for the tests of tensors'
+	@echo 'make install-ray       install Ray, for the tests of clusters'
+	@echo 'make install-postgres  install psycopg and a PostgreSQL server, for the tests of journals'
+	@echo 'make install-browser   install Chromium if no browser is found, for the tests of pages'
+	@echo 'make lock              write both lock files again (UPGRADE=1 takes newer versions)'
+	@echo 'make bench             run the benchmarks (ARGS="..." is passed on)'
+	@echo 'make chaos             break real daemons, supervisors, jobs, disks and clocks (QUICK=1, SEED=n)'
+	@echo 'make ray-chaos         break a real Ray cluster, its network, its scheduler and its jobs (QUICK=1, SEED=n)'
+	@echo 'make fuzz              simulate random whole set-ups and check what must hold (CASES=n, SEED=n)'
+	@echo 'make screenshots       take the pictures of the documentation again, in a real browser'
+	@echo 'make clean             remove .venv and everything that was built'
 
 setup: $(DEV_STAMP)
 	@echo 'setup: done; the command is $(VENV)/bin/rota'
@@ -101,8 +105,8 @@ lint: $(DEV_STAMP)
 	@$(PY) -m ruff check .
 	@$(PY) -m ruff format --check .
 
-types: $(DEV_STAMP)
-	@echo '== types'
+typecheck: $(DEV_STAMP)
+	@echo '== typecheck'
 	@$(PY) -m mypy
 
 docs: $(DEV_STAMP)
@@ -112,14 +116,14 @@ docs: $(DEV_STAMP)
 
 # Parts of the documentation are made from the code and kept in the repository: the reference, and what examples print. Tests say when
 # they are out of step.
-reference: $(DEV_STAMP)
+docs-update: $(DEV_STAMP)
 	@$(PY) -m docs.reference
 	@$(PY) -m tests.docs.pages
 	@echo 'the reference is what the code says, and the examples print what they print today'
 
 # Pages are tested in a real browser. Where none is found and packages may be installed, Debian's is; otherwise those tests say
 # that they were skipped.
-browser:
+install-browser:
 	@if ! { command -v chromium || command -v chromium-browser || command -v google-chrome; } >/dev/null 2>&1 \
 	    && command -v apt-get >/dev/null 2>&1; then \
 	    as=; [ "$$(id -u)" = 0 ] || as='sudo -n'; \
@@ -131,7 +135,7 @@ browser:
 
 # Sizes of parameters are read from real modules. PyTorch is not in the lock, which would pin several GB of CUDA packages with it,
 # and where only a build with those can be had it is left out: then the tests that need it say that they were skipped.
-torch: $(TORCH_STAMP)
+install-torch: $(TORCH_STAMP)
 
 $(TORCH_STAMP): | $(DEV_STAMP)
 	@echo '== installing torch $(TORCH) for the tests of tensors'
@@ -144,7 +148,7 @@ $(TORCH_STAMP): | $(DEV_STAMP)
 	esac
 
 # Ray is large, and for tests of clusters alone.
-ray: $(RAY_STAMP)
+install-ray: $(RAY_STAMP)
 
 $(RAY_STAMP): | $(DEV_STAMP)
 	@echo '== installing ray $(RAY) for the tests of clusters'
@@ -153,7 +157,7 @@ $(RAY_STAMP): | $(DEV_STAMP)
 
 # Journals in PostgreSQL are tested with servers of the tests' own. The programs come from Debian where packages may be installed;
 # the server that Debian would start is not wanted.
-postgres: $(PSYCOPG_STAMP)
+install-postgres: $(PSYCOPG_STAMP)
 	@if ! { ls /usr/lib/postgresql/*/bin/initdb || command -v initdb; } >/dev/null 2>&1 && command -v apt-get >/dev/null 2>&1; then \
 	    as=; [ "$$(id -u)" = 0 ] || as='sudo -n'; \
 	    echo '== installing postgresql for the tests of journals'; \
@@ -169,7 +173,7 @@ $(PSYCOPG_STAMP): | $(DEV_STAMP)
 	@{ $(PIP) install 'psycopg[binary]==$(PSYCOPG)' >/dev/null 2>&1 && : > $@; } \
 	    || echo 'psycopg $(PSYCOPG) could not be installed: the tests that need it will be skipped'
 
-screenshots: $(DEV_STAMP) browser
+screenshots: $(DEV_STAMP) install-browser
 	@ROTA_SCREENSHOTS=docs/images $(PY) -m pytest -q tests/browser
 	@echo 'docs/images is up to date'
 
@@ -177,16 +181,16 @@ screenshots: $(DEV_STAMP) browser
 # are in use all the time. A file runs whole on one worker: what its tests share is started once.
 suite = $(PY) -m pytest -n $(TEST_JOBS) --dist loadfile --no-loadscope-reorder --durations=20 $(1) $(ARGS)
 
-test: browser torch ray postgres | $(DEV_STAMP)
-	@$(MAKE) -j2 lint types docs
+test: install-browser install-torch install-ray install-postgres | $(DEV_STAMP)
+	@$(MAKE) -j2 lint typecheck docs
 	@echo '== tests'
 	@$(call suite,-m 'not nightly')
 
 # Everything: long tests too, all examples of every property, and other random ones in every run. A seed reproduces a run.
 test-all: export ROTA_EXAMPLES := many
 test-all: export ROTA_SEED := $(or $(SEED),$(shell date +%Y%m%d))
-test-all: browser torch ray postgres | $(DEV_STAMP)
-	@$(MAKE) -j2 lint types docs
+test-all: install-browser install-torch install-ray install-postgres | $(DEV_STAMP)
+	@$(MAKE) -j2 lint typecheck docs
 	@echo "== all tests, seed $$ROTA_SEED (again: make test-all SEED=$$ROTA_SEED)"
 	@$(call suite,--hypothesis-seed=$$ROTA_SEED)
 
@@ -195,7 +199,7 @@ QUICK := tests/architecture tests/unit tests/properties/test_chaos.py::test_a_sh
     'tests/properties/test_setups.py::test_every_setup_keeps_every_promise[0]'
 
 quick: export ROTA_EXAMPLES := fewest
-quick: lint types
+quick: lint typecheck
 	@echo '== quick tests'
 	@$(PY) -m pytest -q -p no:schemathesis -n $(JOBS) --dist worksteal \
 	    -m 'not slow and not nightly and not process and not postgres' $(QUICK) $(ARGS)
@@ -223,7 +227,7 @@ chaos: $(DEV_STAMP)
 	@$(PY) -m tests.chaos.chaos --faults $(if $(QUICK),26,260) --seed $(or $(SEED),0) $(ARGS)
 
 # A real Ray cluster and faults of sixteen kinds, twenty of each; with QUICK=1 one. The last line of the output is JSON.
-ray-chaos: $(DEV_STAMP) ray postgres
+ray-chaos: $(DEV_STAMP) install-ray install-postgres
 	@$(PY) -m tests.chaos.ray_chaos --faults $(if $(QUICK),16,320) --seed $(or $(SEED),0) $(ARGS)
 
 # Random whole set-ups, thousands of them; the last line of the output is JSON.

@@ -1,7 +1,7 @@
 """Writes what the reference takes from the code: `commands.md` from the help of every command, `python.md` from the docstrings of
 the Python face, and the table of `spec.md` from the fields of a job spec.
 
-python -m docs.reference      # `make reference`; a test compares the pages with what this would write
+python -m docs.reference      # `make docs-update`; a test compares the pages with what this would write
 """
 
 import dataclasses
@@ -68,7 +68,7 @@ NOT_FOR_USERS = {
 MADE_BY_ROTA = {"Result", "Comparison", "View", "Draft", "Mover"}
 """Classes that users are given and never call."""
 
-_MADE = "<!-- Made from the code by `make reference`. Edit the help or the docstring, not this page. -->"
+_MADE = "<!-- Made from the code by `make docs-update`. Edit the help or the docstring, not this page. -->"
 
 
 def commands_page() -> str:

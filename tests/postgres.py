@@ -114,9 +114,9 @@ def _unprivileged() -> pwd.struct_passwd:
 @contextlib.contextmanager
 def postgres_server() -> Iterator[PostgresServer]:
     """Skips the test, with the reason, where it cannot be had."""
-    pytest.importorskip("psycopg", reason="psycopg is not installed: make postgres")
+    pytest.importorskip("psycopg", reason="psycopg is not installed: make install-postgres")
     if programs() is None:
-        pytest.skip("no PostgreSQL server is installed: make postgres")
+        pytest.skip("no PostgreSQL server is installed: make install-postgres")
     if os.geteuid() == 0 and shutil.which("setpriv") is None:
         pytest.skip("PostgreSQL refuses to be root, and there is no setpriv to become another user")
     made = PostgresServer()

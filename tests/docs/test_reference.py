@@ -26,7 +26,7 @@ def name_of(file: Path) -> str:
 
 @pytest.mark.parametrize("page", PAGES)
 def test_it_is_what_the_code_says(page: str) -> None:
-    assert (DOCS / page).read_text(encoding="utf-8") == PAGES[page](), "Next: make reference"
+    assert (DOCS / page).read_text(encoding="utf-8") == PAGES[page](), "Next: make docs-update"
 
 
 def test_every_public_name_is_on_the_page_of_python() -> None:

@@ -112,7 +112,7 @@ def parkings(place: Site, job: int) -> int:
 
 def test_two_unmodified_scripts_take_turns_under_gandiva(tmp_path: Path) -> None:
     if find_spec("torch") is None:
-        pytest.skip("torch is not installed: make torch")
+        pytest.skip("torch is not installed: make install-torch")
     with contextlib.closing(Site(tmp_path, pretend="1xV100", policy="gandiva:slice_seconds=10,max_switch_fraction=0.9")) as place:
         place.up(tactics="none")
         jobs = [submit(place, PLAIN, 1_000_000, "plain"), submit(place, TORCH, 1_000_000, "network")]

@@ -159,7 +159,7 @@ def test_nothing_of_the_users_runs_before_it_is_asked_for() -> None:
 
 def test_the_example_of_the_page(capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch) -> None:
     """With torchvision's VGG-19 written down here: same layers, same names."""
-    pytest.importorskip("torch", reason="torch is not installed: make torch")
+    pytest.importorskip("torch", reason="torch is not installed: make install-torch")
     text = (ROOT / "docs/profiles.md").read_text()
     (command, shown) = re.search(r"```sh\nrota (profile tensors [^\n]*)\n```\n\n```text\n(.*?)```", text, re.DOTALL).groups()
     Path("torchvision").mkdir()

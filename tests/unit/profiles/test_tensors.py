@@ -325,7 +325,7 @@ devices = []
 
 @pytest.fixture
 def modules(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Any:
-    torch = pytest.importorskip("torch", reason="torch is not installed: make torch")
+    torch = pytest.importorskip("torch", reason="torch is not installed: make install-torch")
     monkeypatch.chdir(tmp_path)
     Path("nets.py").write_text(TORCH)
     yield torch
