@@ -41,6 +41,7 @@ from rota.agent.machine import AttemptStatus
 from rota.park.facts import parking_facts
 from rota.park.park_environment import parking_environment
 from rota.park.park_method import choose_park_method
+from rota.wire.rows import JobRow
 from tests.live.agent.bench import Machine
 
 SIZES = (2, 20, 40)
@@ -122,6 +123,11 @@ def references(bench: Bench, seconds: float) -> dict[str, Any]:
     return {"seconds": round(time.monotonic() - begin, 1), "results": {str(gib): each for gib, each in bench.results.items()}}
 
 
+def parking(row: JobRow) -> str:
+    """Return the park method of a job and its reason."""
+    return f"{row.park_method}: {row.park_reason}"
+
+
 def turns(bench: Bench, slice_seconds: float) -> dict[str, Any]:
     """Three jobs under gandiva. Its turns follow from what switching costs, so it is told that any cost will do."""
     begin = time.monotonic()
@@ -130,7 +136,7 @@ def turns(bench: Bench, slice_seconds: float) -> dict[str, Any]:
     bench.up(f"gandiva:slice_seconds={slice_seconds:g},max_switch_fraction=0.99")
     try:
         jobs = {bench.submit(gib, f"job-{gib}"): gib for gib in SIZES}
-        found["parking"] = {str(gib): bench.rows()[job].parking for job, gib in jobs.items()}
+        found["parking"] = {str(gib): parking(bench.rows()[job]) for job, gib in jobs.items()}
         problem = ""
         try:
             bench.until(lambda: all(row.ended for row in bench.rows().values()), "all three are done", 330.0, 1.0)
@@ -142,7 +148,7 @@ def turns(bench: Bench, slice_seconds: float) -> dict[str, Any]:
                 "phase": rows[job].phase,
                 "suspensions": rows[job].suspensions,
                 "lost_steps": rows[job].lost_steps,
-                "parking": rows[job].parking,
+                "parking": parking(rows[job]),
                 "result": result_of(bench.log(job)),
                 "exact": result_of(bench.log(job)) == bench.results.get(gib),
                 "log_tail": "" if rows[job].phase == "finished" else bench.log(job)[-800:],
@@ -175,7 +181,7 @@ def long_turns(bench: Bench, policy: str, seconds: float) -> dict[str, Any]:
                     "phase": rows[job].phase,
                     "suspensions": rows[job].suspensions,
                     "lost_steps": rows[job].lost_steps,
-                    "parking": rows[job].parking,
+                    "parking": parking(rows[job]),
                     "log_tail": "" if not rows[job].ended else bench.log(job)[-800:],
                 }
                 for job, gib in jobs.items()

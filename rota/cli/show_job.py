@@ -65,7 +65,7 @@ def _facts(row: "JobRow") -> Iterator[tuple[str, str]]:
     yield "last change", job_text.clean(job_text.with_clocks(row.last_change))
     yield "suspensions", f"{row.suspensions}, {job_text.lost(row)}" if row.suspensions else ""
     yield "problem", job_text.clean(row.problem)
-    yield "parking", job_text.clean(row.parking)
+    yield "parking", job_text.clean(": ".join(filter(None, (row.park_method, row.park_reason))))
     for trial in row.trials or ():
         yield "tried", _tried(trial)
     yield "command", job_text.clean(row.command)

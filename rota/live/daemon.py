@@ -308,7 +308,9 @@ class Daemon:
                     continue
                 last = max(last, 0) + 1
                 events.append(Submitted(last, item.wanted, now))
-                self.history.add(JobRecord(last, item.sent, now, last_change="submitted", parking=item.parking))
+                record = JobRecord(last, item.sent, now, last_change="submitted")
+                record.park_method, record.park_reason = item.park_method, item.park_reason
+                self.history.add(record)
                 answered.append((item.done, last))
             elif isinstance(item, KnownJobAgain):
                 answered.append((item.done, item.job))  # a turn before this one has written it
@@ -448,7 +450,7 @@ class Daemon:
         if possible is not None:
             possible.add(kind)
         check_memory(wanted, self.driver.discover_cluster(), self.driver.readings, pretend=self.setup.pretend)
-        return NewJob(sent, wanted, f"{way}: {why}", Future())
+        return NewJob(sent, wanted, way, why, Future())
 
     def _answer(self, done: "Future[int]") -> int:
         try:

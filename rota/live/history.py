@@ -30,6 +30,9 @@ _UNSAVED = "it exited without saving when it was asked to stop, so it is parked 
 _UNSAVED_BEFORE = "left without saving"
 """Part of this sentence in homes of version 0.1."""
 
+_Parking = tuple[str | None, str | None]
+"""Park method and its reason; None if unknown."""
+
 STALL_SECONDS = 10.0
 """Time without a step after which a job may count as stalled, in seconds."""
 
@@ -60,8 +63,10 @@ class JobRecord:
     """Rate of its last attempt, or of an earlier one that reported steps."""
     metrics: dict[str, float] = field(default_factory=dict)
     """Latest numbers that it reported, such as its loss."""
-    parking: str = ""
-    """Park method and its reason, from the submission or from the node that last started the job."""
+    park_method: str | None = None
+    """Park method, from the submission or from the node that last started the job; None if unknown. `rota/park/` has them all."""
+    park_reason: str | None = None
+    """Why it has this park method; None if unknown."""
     parking_problem: str | None = None
     """Why the last attempt to park it failed; None if it succeeded."""
     steps_problem: str | None = None
@@ -84,8 +89,9 @@ class JobRecord:
     def of(cls, job: int, submitted: Mapping[str, Any], plain: Mapping[str, Any]) -> "JobRecord":
         """Return a record from the journal, where earlier versions wrote an empty text for none."""
         kept: dict[str, Any] = {name: plain[name] for name in _KEPT if plain.get(name, "") != ""}
-        if _UNSAVED_BEFORE in kept.get("parking", ""):
-            kept["parking"] = _unsaved(kept["parking"].partition(":")[0])
+        if plain.get("parking"):  # method and reason as one text, in earlier versions
+            way, _, why = plain["parking"].partition(": ")
+            kept["park_method"], kept["park_reason"] = _unsaved(way) if _UNSAVED_BEFORE in why else (way, why or None)
         return cls(job, decode_submission(submitted), **kept)
 
 
@@ -198,12 +204,12 @@ class JobHistory:
                 record.last_change = f"kept running at {iso(event.at_s)}: it can't be parked, and is not known to save its state"
             record.ended_s = record.exit_code = None  # these were of an earlier attempt
             if part is not None and part.park_method:
-                record.parking = _parking(record, part)
+                record.park_method, record.park_reason = _parking(record, part)
             return
         parked = isinstance(event, Suspended) and event.kind is SuspendKind.PARK
         record.problem = event.setback or None
-        if isinstance(event, Suspended) and not event.saved and _UNSAVED not in record.parking:
-            record.parking = _unsaved(record.parking.partition(":")[0])
+        if isinstance(event, Suspended) and not event.saved and record.park_reason != _UNSAVED:
+            record.park_method, record.park_reason = _unsaved(record.park_method)
         if part is not None:
             record.exit_code = part.exit_code
             record.metrics = dict(part.metrics) or record.metrics
@@ -288,6 +294,7 @@ class JobHistory:
         if total and rate_known and not record.ended:
             left = max(max(total - (done or 0.0), 0.0) / rate_known - (_quiet_seconds(part, now_s) if rate else 0.0), 0.0)
             left = left if math.isfinite(left) else None
+        way, why = _parking_now(record, state)
         return JobRow(
             id=record.id,
             name=record.name,
@@ -320,7 +327,8 @@ class JobHistory:
             last_change=record.last_change,
             command=record.submitted.command,
             metrics=dict(part.metrics if part is not None and part.metrics else record.metrics),
-            parking=_parking_now(record, state) + (f" (not parked: {record.parking_problem})" if record.parking_problem else ""),
+            park_method=way,
+            park_reason=f"{why or ''} (not parked: {record.parking_problem})".strip() if record.parking_problem else why,
             steps_problem=(part.steps_problem if part is not None else None) or record.steps_problem,
         )
 
@@ -374,31 +382,31 @@ def _quiet_seconds(part: AttemptStatus | None, now_s: float) -> float:
     return 0.0 if _stalls(part, part.stepped_s - part.pace.since_s, now_s) else max(now_s - part.stepped_s, 0.0)
 
 
-def _parking(record: JobRecord, part: AttemptStatus) -> str:
+def _parking(record: JobRecord, part: AttemptStatus) -> _Parking:
     """Return the park method that the node chose. If the job was seen to exit without saving, that stands."""
-    if _UNSAVED in record.parking:
-        return _unsaved(part.park_method or "")
-    way, why = part.park_method or "", part.park_reason or ""
+    if record.park_reason == _UNSAVED:
+        return _unsaved(part.park_method)
     spec = record.submitted.spec
-    stays = spec.checkpoint.saves is False and not spec.preemptible
-    return ": ".join(park_or_stay(way, why) if stays else (way, why))
+    if spec.checkpoint.saves is False and not spec.preemptible:
+        return park_or_stay(part.park_method or "", part.park_reason or "")
+    return part.park_method, part.park_reason
 
 
-def _parking_now(record: JobRecord, state: State) -> str:
+def _parking_now(record: JobRecord, state: State) -> _Parking:
     """Return the park method of the moment. A job that is not known to save keeps running if it can't be parked."""
-    way, _, why = record.parking.partition(": ")
+    way, why = record.park_method, record.park_reason
     row = state.jobs.row.get(record.id)
     if row is None or state.jobs.table.saves.item(row):
-        return record.parking
-    if can_sleep(way) and record.parking_problem and not state.jobs.table.can_park.item(row):
+        return way, why
+    if can_sleep(way or "") and record.parking_problem and not state.jobs.table.can_park.item(row):
         way, why = EXIT, "that was tried"
     if way != EXIT:
-        return record.parking
-    return ": ".join(park_or_stay(way, why, "it is not known to save its state"))
+        return way, why
+    return park_or_stay(way, why or "", "it is not known to save its state")
 
 
-def _unsaved(way: str) -> str:
-    return f"{way if can_sleep(way) else STAY}: {_UNSAVED}"
+def _unsaved(way: str | None) -> _Parking:
+    return way if can_sleep(way or "") else STAY, _UNSAVED
 
 
 def _how(part: AttemptStatus | None) -> str:

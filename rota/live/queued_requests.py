@@ -15,7 +15,8 @@ from rota.wire.submission import Submission
 class NewJob:
     sent: Submission
     wanted: JobSpec
-    parking: str
+    park_method: str
+    park_reason: str
     done: "Future[int]"
 
 

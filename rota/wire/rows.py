@@ -97,8 +97,10 @@ class JobRow:
     command: str = ""
     metrics: dict[str, float] = field(default_factory=dict)
     """Latest metrics that the script reported, such as its loss."""
-    parking: str = ""
-    """Park method and the reason for it, `preload: ...`, `sleep: ...` or `exit: ...`, and the result of the last park."""
+    park_method: str | None = None
+    """Park method: preload, driver, sleep, exit, stay or node; None if unknown."""
+    park_reason: str | None = None
+    """Reason for the park method, and why the last attempt to park failed; None if unknown."""
     steps_problem: str | None = None
     """Reason why some reported steps do not count; None if all count."""
     spec: dict[str, Any] | None = None

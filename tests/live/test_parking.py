@@ -122,7 +122,7 @@ def test_two_unmodified_scripts_take_turns_under_gandiva(tmp_path: Path) -> None
         for job in jobs:
             row = place.rows()[job]
             assert (row.phase, row.lost_steps) == ("finished", 0), log(place, job)
-            assert row.parking.startswith("sleep: ")
+            assert row.park_method == "sleep"
             assert row.suspensions == parkings(place, job) >= TIMES
             check_exact(place, job)
         place.down()
@@ -187,10 +187,11 @@ def test_show_says_how_a_job_is_parked_and_why_not(tmp_path: Path) -> None:
         quiet = submit(place, PLAIN, 4000, "quiet", park=False, preemptible=True)
         loud = submit(place, own + PLAIN, 4000, "loud", checkpoint={"grace": 2})
         rows = place.rows()
-        assert rows[quiet].parking == "exit: its spec has park: false"
-        assert rows[loud].parking == "sleep: its GPUs are pretend GPUs, so its processes are only stopped"
-        until(lambda: "not parked" in place.client().job(str(loud)).parking, "it falls back")
-        assert "did not answer signal" in place.client().job(str(loud)).parking
+        assert (rows[quiet].park_method, rows[quiet].park_reason) == ("exit", "its spec has park: false")
+        reason = "its GPUs are pretend GPUs, so its processes are only stopped"
+        assert (rows[loud].park_method, rows[loud].park_reason) == ("sleep", reason)
+        until(lambda: "not parked" in (place.client().job(str(loud)).park_reason or ""), "it falls back")
+        assert "did not answer signal" in (place.client().job(str(loud)).park_reason or "")
         assert "--- rota: parked" not in log(place, quiet) + log(place, loud)
         for job in (quiet, loud):
             place.client().cancel(str(job))
@@ -214,11 +215,11 @@ def test_a_job_that_can_neither_be_parked_nor_save_is_left_running(tmp_path: Pat
         until(lambda: all(row.ended for row in place.rows().values()), "all are done", 300.0)
         rows = place.rows()
         assert {row.phase for row in rows.values()} == {"finished"}
-        assert (
-            rows[says].parking.startswith("stay: it does not save its state, and can't be parked") and rows[says].suspensions == 0
-        )
+        assert rows[says].park_method == "stay" and rows[says].suspensions == 0
+        assert (rows[says].park_reason or "").startswith("it does not save its state, and can't be parked")
         check_exact(place, says)
         assert rows[found].suspensions <= 1 and len({pid for _, pid in steps_told(log(place, found))}) <= 2
         if rows[found].suspensions:
-            assert rows[found].parking.startswith("stay: it exited without saving when it was asked to stop")
+            assert rows[found].park_method == "stay"
+            assert (rows[found].park_reason or "").startswith("it exited without saving when it was asked to stop")
         assert rows[third].phase == "finished"

@@ -198,7 +198,8 @@ def test_scripts_take_turns_asleep_in_between_and_an_agent_dies_meanwhile(tmp_pa
         rows = place.rows()
         for job in jobs:
             assert (rows[job].phase, rows[job].lost_steps) == ("finished", 0)
-            assert rows[job].parking == "sleep: its GPUs are pretend GPUs, so its processes are only stopped"
+            assert rows[job].park_method == "sleep"
+            assert rows[job].park_reason == "its GPUs are pretend GPUs, so its processes are only stopped"
             check_exact(place, job)
         assert sum(row.suspensions for row in rows.values()) >= 1
 

@@ -42,7 +42,7 @@ def test_a_job_of_an_earlier_version_can_be_shown(tmp_path: Path) -> None:
         limits = {"deadline_at": 253402387139.0, "steps": int(1e308), "grace_seconds": 1e308, "name": "old"}
         old = decode_submission(json.loads(IN_A_HOME) | limits | {"batch_size": 2**62, "batch_sizes": [2**62], "progress": None})
         done: Future[int] = Future()
-        daemon._items.put(NewJob(old, to_job_spec(old, daemon.clock()), "exit: it saves", done))
+        daemon._items.put(NewJob(old, to_job_spec(old, daemon.clock()), "exit", "it saves", done))
         number = done.result(60)
         row = daemon.job(str(number))
         assert row.spec is not None and row.spec["deadline"] == "9999-01-01T00:00:00Z"

@@ -34,7 +34,7 @@ def test_one_part_that_finished_is_enough_unless_another_failed(first: Outcome, 
     made, history = Bench("2x(1xV100)"), JobHistory()
     made.obey(made.submit(gpus=2, steps=10.0))
     job = Submission(Spec(run="train", gpus=2), "ana", "/", {})
-    history.add(JobRecord(0, job, 0.0, last_change="submitted", parking=""))
+    history.add(JobRecord(0, job, 0.0, last_change="submitted"))
     fold(history, made.core, Exited(0, 1, 10.0, first, 10.0, 0))
     assert not history.records[0].ended, "the other part is still there"
     fold(history, made.core, Exited(0, 1, 11.0, second, 10.0, 1))

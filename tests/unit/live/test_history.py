@@ -47,16 +47,16 @@ def test_how_it_left(part: AttemptStatus, said: str) -> None:
 @pytest.mark.parametrize(
     ("way", "before", "saves", "said"),
     [
-        ("sleep", "node: later", True, "sleep: so it is"),
-        ("exit", "node: later", True, "exit: so it is"),
-        ("exit", "node: later", False, "stay: it does not save its state, and can't be parked: so it is"),
-        ("exit", f"node: {_UNSAVED}", True, f"stay: {_UNSAVED}"),
-        ("sleep", f"stay: {_UNSAVED}", True, f"sleep: {_UNSAVED}"),
+        ("sleep", ("node", "later"), True, ("sleep", "so it is")),
+        ("exit", ("node", "later"), True, ("exit", "so it is")),
+        ("exit", ("node", "later"), False, ("stay", "it does not save its state, and can't be parked: so it is")),
+        ("exit", ("node", _UNSAVED), True, ("stay", _UNSAVED)),
+        ("sleep", ("stay", _UNSAVED), True, ("sleep", _UNSAVED)),
     ],
 )
-def test_how_it_is_parked_is_what_its_node_found(way: str, before: str, saves: bool, said: str) -> None:
+def test_how_it_is_parked_is_what_its_node_found(way: str, before: tuple[str, str], saves: bool, said: tuple[str, str]) -> None:
     spec = Spec.model_validate({"run": ["x"], "checkpoint": {"saves": saves}})
-    record = JobRecord(1, Submission(spec, "me", "/", {}), 0.0, parking=before)
+    record = JobRecord(1, Submission(spec, "me", "/", {}), 0.0, park_method=before[0], park_reason=before[1])
     part = left(None, 0, 0)._replace(park_method=way, park_reason="so it is")
     assert _parking(record, part) == said
 
@@ -102,5 +102,21 @@ def test_an_empty_text_of_an_earlier_version_is_none() -> None:
     record = JobRecord.of(3, sent, written)
     assert (record.name, record.phase, record.problem, record.parking_problem) == ("job-3", "running", None, None)
     before = "sleep: it was told to stop and left without saving, so where it can't be parked it is left running from now on"
-    assert JobRecord.of(3, sent, written | {"parking": before}).parking == f"sleep: {_UNSAVED}"
+    old = JobRecord.of(3, sent, written | {"parking": before})
+    assert (old.park_method, old.park_reason) == ("sleep", _UNSAVED)
     assert record.steps_problem == "it reported 9" and JobRecord.of(3, sent, record.to_plain()) == record
+
+
+@pytest.mark.parametrize(
+    ("written", "method", "reason"),
+    [
+        ("exit: its spec has park: false", "exit", "its spec has park: false"),
+        (f"stay: {_UNSAVED}", "stay", _UNSAVED),
+        ("", None, None),
+    ],
+)
+def test_method_and_reason_of_parking_were_one_text(written: str, method: str | None, reason: str | None) -> None:
+    sent = encode_submission(Submission(Spec(run="x"), "me", "/", {}))
+    record = JobRecord.of(3, sent, {"submitted_s": 1.0, "parking": written})
+    assert (record.park_method, record.park_reason) == (method, reason)
+    assert "parking" not in record.to_plain() and JobRecord.of(3, sent, record.to_plain()) == record
