@@ -485,7 +485,7 @@ class Daemon:
     def cancel_many(self, keys: Sequence[str]) -> list[CancelRow]:
         """Cancel all of these jobs in one transaction. If a key matches no job, or several, raise before any is cancelled."""
         with self._lock:
-            jobs = [find_record(self.history.records, key, alone=True).id for key in keys]
+            jobs = [find_record(self.history.records, key, unique=True).id for key in keys]
         return self._cancel(list(dict.fromkeys(jobs)))
 
     def _cancel(self, jobs: Sequence[int]) -> list[CancelRow]:
@@ -508,9 +508,9 @@ class Daemon:
         with self._lock:
             return page_of(self.history, self.scheduler.state, self.driver.running(), self.clock(), wanted)
 
-    def job(self, key: str, alone: bool = False) -> JobRow:
+    def job(self, key: str, unique: bool = False) -> JobRow:
         with self._lock:
-            record = find_record(self.history.records, key, alone=alone)
+            record = find_record(self.history.records, key, unique=unique)
             row = self.history.rows([record], self.scheduler.state, self.driver.running(), self.clock())[0]
             trials = trials_of(self.scheduler.state, record.id, self.history.records)
             return replace(row, spec=shown_spec(record.submitted, record.name), trials=trials)

@@ -9,8 +9,8 @@ MAX_LISTED = 8
 """Maximum number of jobs that an error names."""
 
 
-def find_record(records: Mapping[int, JobRecord], key: str, *, alone: bool = False) -> JobRecord:
-    """Return a job. Unfinished jobs come before ended ones, and the newest job of a name before the others. With `alone`, raise
+def find_record(records: Mapping[int, JobRecord], key: str, *, unique: bool = False) -> JobRecord:
+    """Return a job. Unfinished jobs come before ended ones, and the newest job of a name before the others. With `unique`, raise
     OptionError if several unfinished jobs have the name, because the request must not hit the wrong job."""
     if key.isascii() and key.isdigit() and int(key) in records:
         return records[int(key)]
@@ -26,7 +26,7 @@ def find_record(records: Mapping[int, JobRecord], key: str, *, alone: bool = Fal
         raise OptionError(
             f"fits several jobs: {_listed(names)}.", field="job", value=key, hint="write more of the name, or the number"
         )
-    if alone and len(unfinished) > 1:
+    if unique and len(unfinished) > 1:
         numbers = _listed([str(record.id) for record in unfinished])
         raise OptionError(
             f"fits {len(unfinished)} jobs: {numbers}.", field="job", value=key, hint="their numbers instead of the name"

@@ -87,9 +87,9 @@ class HomeOnDisk:
         ]
         return [row for row in self._rows(records) if wanted.in_phase(row)]
 
-    def job(self, key: int | str, *, alone: bool = False) -> JobRow:
+    def job(self, key: int | str, *, unique: bool = False) -> JobRow:
         """As `Client.job`."""
-        record = find_record(self._history.records, str(key), alone=alone)
+        record = find_record(self._history.records, str(key), unique=unique)
         trials = trials_of(self._scheduler.state, record.id, self._history.records)
         return replace(self._rows([record])[0], spec=shown_spec(record.submitted, record.name), trials=trials)
 

@@ -53,7 +53,7 @@ Since = Annotated[float, Query(ge=0, allow_inf_nan=False, description="Return on
 After = Annotated[int, Query(ge=0, le=_MAX_INTEGER, description="Return only jobs with a number above this.")]
 PageSize = Annotated[int, Query(ge=1, le=MAX_JOBS, description="Maximum number of jobs to return.")]
 Skip = Annotated[int, Query(ge=0, le=_MAX_INTEGER, description="Number of jobs to skip before the page.")]
-Alone = Annotated[bool, Query(description="Refuse a name that several unfinished jobs share.")]
+Unique = Annotated[bool, Query(description="Refuse a name that several unfinished jobs share.")]
 Offset = Annotated[int, Query(ge=0, le=_MAX_INTEGER, description="Offset at which to start, in bytes.")]
 Limit = Annotated[int, Query(ge=1, le=MAX_PIECE_BYTES, description="Maximum number of bytes to return.")]
 Tail = Annotated[
@@ -88,7 +88,7 @@ class ServedDaemon(ChangeSource, Protocol):
     def cancel_many(self, keys: Sequence[str]) -> list[CancelRow]: ...
     def jobs(self, wanted: JobFilter = UNFINISHED) -> list[JobRow]: ...
     def page(self, wanted: JobFilter = UNFINISHED) -> PageRow: ...
-    def job(self, key: str, alone: bool = False) -> JobRow: ...
+    def job(self, key: str, unique: bool = False) -> JobRow: ...
     def why(self, job: int) -> WhyRow: ...
     def logs(self, job: int, offset: int, limit: int, tail: int | None = None) -> LogChunk: ...
     def status(self) -> StatusRow: ...
@@ -140,13 +140,13 @@ def make_app(
 def _router(daemon: ServedDaemon, changes: ChangeFeed) -> APIRouter:
     api = APIRouter(responses=problems(HTTPStatus.UNAUTHORIZED))
 
-    def found(key: str, alone: bool = False) -> JobRow:
+    def found(key: str, unique: bool = False) -> JobRow:
         # An empty key would match the beginning of every name.
         if not key or len(key) > MAX_KEY_CHARS:
             problem = InputError("there is no such job.", field="job", value=shown(key), hint="rota jobs")
             raise HttpError(problem, HTTPStatus.NOT_FOUND)
         try:
-            return daemon.job(key, alone)
+            return daemon.job(key, unique)
         except OptionError as error:
             raise HttpError(error, HTTPStatus.CONFLICT) from None
 
@@ -226,12 +226,12 @@ def _router(daemon: ServedDaemon, changes: ChangeFeed) -> APIRouter:
     @api.post("/jobs/{key:path}/cancel", response_model=JobRow, responses={**_OF_A_JOB, **problems(_NOT_NOW)})
     def cancel(key: str) -> JsonAnswer:
         """Cancel a job."""
-        return JsonAnswer(daemon.cancel(found(key, alone=True).id))
+        return JsonAnswer(daemon.cancel(found(key, unique=True).id))
 
     @api.get("/jobs/{key:path}", response_model=JobRow, responses=_OF_A_JOB)
-    def job(key: str, alone: Alone = False) -> JsonAnswer:
+    def job(key: str, unique: Unique = False) -> JsonAnswer:
         """Return one job."""
-        return JsonAnswer(found(key, alone))
+        return JsonAnswer(found(key, unique))
 
     @api.get("/status", response_model=StatusRow)
     def status() -> JsonAnswer:

@@ -147,10 +147,10 @@ class Client:
             if len(page) < PAGE_JOBS:
                 return found
 
-    def job(self, key: int | str, *, alone: bool = False) -> JobRow:
+    def job(self, key: int | str, *, unique: bool = False) -> JobRow:
         """Return a job by id, name, or unambiguous beginning of its name. If several jobs have the name, return the newest
-        unfinished one; with `alone`, raise an error that lists them."""
-        return _job(self._transport.ask("GET", _way(key), query={"alone": "true"} if alone else None))
+        unfinished one; with `unique`, raise an error that lists them."""
+        return _job(self._transport.ask("GET", _way(key), query={"unique": "true"} if unique else None))
 
     def get(self, key: int | str) -> "Job":
         """Return a handle on a job, as `submit` does."""

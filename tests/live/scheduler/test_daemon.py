@@ -225,11 +225,11 @@ def test_a_name_means_the_job_that_has_not_ended(tmp_path: Path) -> None:
         live = submit(daemon, ["sleep", "300"], name="train")
         newer = submit(daemon, "true", name="train")
         assert ended(daemon, newer).phase == "finished"
-        assert daemon.job("train", alone=True).id == daemon.job("tra", alone=True).id == live, "the newer one has ended"
+        assert daemon.job("train", unique=True).id == daemon.job("tra", unique=True).id == live, "the newer one has ended"
         second = submit(daemon, ["sleep", "300"], name="train")
         for key in ("train", "tr"):
             with pytest.raises(OptionError, match=f"fits 2 jobs: {live}, {second}"):
-                daemon.job(key, alone=True)
+                daemon.job(key, unique=True)
             assert daemon.job(key).id == second, "to look at, the newest"
         other = submit(daemon, "true", name="trainer")
         ended(daemon, other)
@@ -237,7 +237,7 @@ def test_a_name_means_the_job_that_has_not_ended(tmp_path: Path) -> None:
         for job in (live, second):
             daemon.cancel(job)
             ended(daemon, job)
-        assert daemon.job("train", alone=True).id == second
+        assert daemon.job("train", unique=True).id == second
         with pytest.raises(OptionError, match="fits several jobs: train, trainer"):
             daemon.job("tr")
 

@@ -128,7 +128,7 @@ class Standin:
         since = datetime.fromtimestamp(wanted.since_s, UTC).isoformat(timespec="seconds")
         return [row for row in found if row.submitted_at >= since][: wanted.limit]
 
-    def job(self, key: str, alone: bool = False) -> JobRow:
+    def job(self, key: str, unique: bool = False) -> JobRow:
         if key.isdigit() and int(key) in self.rows:
             return self.rows[int(key)]
         found = [row for row in self.rows.values() if row.name == key] or [
