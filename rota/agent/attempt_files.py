@@ -179,7 +179,7 @@ def starting(job: int, attempt: int, order: LaunchOrder | None) -> AttemptStatus
         from_step=order.from_step,
         park_method=order.park_method,
         park_reason=order.park_reason,
-        keeps_memory=order.env.get(constants.PARK_METHOD) == constants.BY_PRELOAD,
+        keeps_memory=order.env.get(constants.PARK_METHOD) == constants.PRELOAD,
         rank=int(order.env.get("NODE_RANK") or 0),
     )
 

@@ -39,8 +39,8 @@ PARK, WAKE = "park", "wake"
 HOOKED, RINGING, RESUMED, LATER, UNPARKABLE = "hooked", "ringing", "resumed", "later", "unparkable"
 """Reports of a hook besides `parked`: it is installed, got the signal, has resumed, can't park now, or can never park."""
 
-PARK_METHOD, BY_PRELOAD, BY_DRIVER = "ROTA_PARK", "preload", "driver"
-"""Environment variable with the park method of a job, and its values for the preloaded allocator and the driver's checkpoint."""
+PARK_METHOD, PRELOAD, DRIVER = "ROTA_PARK", "preload", "driver"
+"""Environment variable with the park method of a job, and two of its values, as in `rota/park/park_method.py`."""
 
 PARK_SIGNAL = 45
 """Signal that calls the hook: a real-time signal, SIGRTMIN+11 with glibc."""

@@ -33,7 +33,7 @@ from rota.agent.attempt_files import (
 from rota.agent.command_datagrams import read_command
 from rota.agent.constants import (
     ATTEMPT_ID,
-    BY_DRIVER,
+    DRIVER,
     ENDED,
     FAILED,
     KILL,
@@ -110,7 +110,7 @@ class Supervisor:
         self.grace_seconds = {SUSPEND: order.grace_seconds, KILL: 0.0, LEASE: lease_grace_seconds}
         """Grace period, by reason for stopping."""
         self.known = known
-        self.by_driver = order.env.get(PARK_METHOD) == BY_DRIVER
+        self.by_driver = order.env.get(PARK_METHOD) == DRIVER
         self.parking = Parking(HERE / JOB_FOLDER, self._living, order.grace_seconds, by_driver=self.by_driver)
         self.then: str | None = None
         """What follows when parking is done: the job counts as parked (park), continues (resume) or has to exit (suspend)."""

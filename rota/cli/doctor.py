@@ -49,4 +49,4 @@ def _line(diagnosis: "Diagnosis", *, colour: bool) -> str:
     state = f"{diagnosis.state:<4}"
     state = f"\x1b[{_COLOURS[diagnosis.state]}m{state}\x1b[0m" if colour else state
     step = f"\n      Try: {job_text.clean(diagnosis.next)}" if diagnosis.next else ""
-    return f"{state}  {diagnosis.check:<13}  {job_text.clean(diagnosis.found)}{step}"
+    return f"{state}  {diagnosis.check:<16}  {job_text.clean(diagnosis.found)}{step}"

@@ -35,7 +35,7 @@ def make_home_setup(
 ) -> HomeSetup:
     """Return the setup of a home. The placer of a pair such as `tiresias+pal` overrides `placer`. Flags override `base`."""
     policy, pair = split_pair(policy)
-    study = Study(trace="", policy=policy, placer=pair or placer, **{name: flag.said for name, flag in flags.items()})
+    study = Study(trace="", policy=policy, placer=pair or placer, **{name: flag.text for name, flag in flags.items()})
     parts = find_parts(study)
     made = make_setup(study, parts, base, given_beliefs(flags, context_gib, ()))
     return HomeSetup(
@@ -66,17 +66,18 @@ def plain_setup(setup: HomeSetup) -> dict[str, Plain]:
         "pretend": setup.pretend,
         "context_gib": setup.context_gib,
         "settings": plain_settings(setup.settings),
-        "told": plain_flags(setup.flags),
+        "given": plain_flags(setup.flags),
         "devices": {str(number): list(names) for number, names in enumerate(setup.devices)},
     }
 
 
 def read_setup(plain: Mapping[str, Any]) -> HomeSetup:
-    """Return a setup as any version kept it: with or without nodes, memory, flags and names of GPUs."""
+    """Return a setup as any version kept it: with or without nodes, memory, flags and names of GPUs. Flags were under
+    `told` until version 0.1."""
     text, nodes = plain["cluster"], plain.get("nodes")
     cluster = Cluster.parse(text) if nodes is None else Cluster.of((Node(*each) for each in nodes), text)
     pretend, context_gib = bool(plain["pretend"]), plain.get("context_gib", 0.0)
-    flags = read_kept_flags(plain.get("told", {}))
+    flags = read_kept_flags(plain.get("given", plain.get("told", {})))
     kept = sorted(plain.get("devices", {}).items(), key=lambda each: int(each[0]))
     devices = tuple(tuple(names) for _, names in kept) or (pretend_devices(cluster) if pretend else ())
     # Earlier versions named the GPUs that had scores, since those that joined got theirs later.
@@ -115,13 +116,17 @@ def _read_settings(plain: Mapping[str, Plain], policy: str) -> Settings:
 def plain_flags(flags: GivenFlags) -> dict[str, Plain]:
     """Return flags as a journal keeps them."""
     return {
-        name: {"said": flag.said} if flag.value is None else {"said": flag.said, "value": flag.value}
+        name: {"text": flag.text} if flag.value is None else {"text": flag.text, "value": flag.value}
         for name, flag in flags.items()
     }
 
 
 def read_kept_flags(plain: Mapping[str, Mapping[str, Plain]]) -> GivenFlags:
-    return {OLD_STUDY_FIELDS.get(name, name): GivenFlag(each["said"], each.get("value")) for name, each in plain.items()}
+    """Return flags from a journal. Earlier versions called the text `said`."""
+    return {
+        OLD_STUDY_FIELDS.get(name, name): GivenFlag(each["text"] if "text" in each else each["said"], each.get("value"))
+        for name, each in plain.items()
+    }
 
 
 JOURNAL_CODEC = codec_for(forms={HomeSetup: Form(plain_setup, read_setup)})

@@ -94,7 +94,7 @@ def describe_given_changes(before: GivenFlags, now: GivenFlags) -> list[str]:
             found.append(f"no longer: {_flag(name, old)}")
         elif new is not None and old is None:
             found.append(f"new: {_flag(name, new)}")
-        elif new is not None and old is not None and new.said == old.said:
+        elif new is not None and old is not None and new.text == old.text:
             found.append(f"changed: {_flag(name, new)}, whose contents have changed")
         elif new is not None and old is not None:
             found.append(f"changed: {_flag(name, new)}, before {_value(old)}")
@@ -103,11 +103,11 @@ def describe_given_changes(before: GivenFlags, now: GivenFlags) -> list[str]:
 
 def _flag(name: str, given: GivenFlag) -> str:
     flag = f"--{name.replace('_', '-')}"
-    return flag if given.said is True else f"{flag} {_value(given)}"
+    return flag if given.text is True else f"{flag} {_value(given)}"
 
 
 def _value(given: GivenFlag) -> str:
-    value = given.said
+    value = given.text
     return str(int(value)) if isinstance(value, float) and value.is_integer() else str(value)
 
 

@@ -29,7 +29,7 @@ def diagnose(home: Path, files: Sequence[str] = ()) -> Iterator[Diagnosis]:
         yield from _all("mount", lambda: check_mounts(home, state_folder() / NODES))
         yield from _all("journal", lambda: check_journal(home))
         yield from _all("scheduler", lambda: check_scheduler(home, scheduler))
-        yield from _all("leftovers", lambda: check_unknown_attempts(home))
+        yield from _all("unknown attempts", lambda: check_unknown_attempts(home))
         yield from _all("jobs", lambda: check_jobs(home))
     yield from _all("Ray", check_ray)
     yield from _all("GPUs", lambda: check_gpus(scheduler.nodes, home))

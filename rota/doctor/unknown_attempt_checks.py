@@ -1,4 +1,4 @@
-"""Check for what killed schedulers and supervisors left behind: jobs without a scheduler, and folders of killed supervisors."""
+"""Check for unknown attempts: jobs that run without a scheduler, and folders of killed supervisors."""
 
 import contextlib
 import stat
@@ -29,14 +29,14 @@ def check_unknown_attempts(home: Path) -> Iterator[Diagnosis]:
     if alive and not served:
         resting = f", {len(parked)} of them parked" if parked else ""
         found = f"jobs {_jobs(alive)} run with a supervisor and without a scheduler{resting}; they end when their leases expire"
-        yield fail("leftovers", found, f"{up} takes them over; to end them: {up}, then rota cancel JOB")
+        yield fail("unknown attempts", found, f"{up} takes them over; to end them: {up}, then rota cancel JOB")
     elif alive:
-        yield ok("leftovers", f"{len(alive)} supervisors, and their scheduler runs")
+        yield ok("unknown attempts", f"none; the scheduler of {len(alive)} supervisors runs")
     if dead and not served:
         found = f"jobs {_jobs(dead)} have files, but their supervisors are gone: {dead[0]}"
-        yield warn("leftovers", found, f"{up} cleans up, and starts unfinished jobs again")
+        yield warn("unknown attempts", found, f"{up} cleans up, and starts unfinished jobs again")
     if not alive and (served or not dead):
-        yield ok("leftovers", "none")
+        yield ok("unknown attempts", "none")
 
 
 def _has_supervisor(folder: Path) -> bool:

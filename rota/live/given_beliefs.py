@@ -32,8 +32,8 @@ _CODEC = make_codec(*SOURCES)
 class GivenFlag:
     """A flag that a home keeps."""
 
-    said: Plain
-    """Value of the flag; for a file its path."""
+    text: Plain
+    """Value of the flag, as text or as a number; true for a flag without a value; for a file its path."""
     value: Plain = None
     """Contents of the file; None if the flag names none."""
 
@@ -43,14 +43,14 @@ GivenFlags = Mapping[str, GivenFlag]
 
 def given_beliefs(flags: GivenFlags, context_gib: float, devices: Sequence[str]) -> GivenBeliefs:
     """Return the beliefs that flags give. `devices`: names of the GPUs by number, for which scores are looked up."""
-    said = {name: flag.said for name, flag in flags.items()}
+    values = {name: flag.text for name, flag in flags.items()}
     return GivenBeliefs(
         rates=given_rates(flags),
         costs=MoveCosts(
-            said.get("launch_seconds", LAUNCH_SECONDS),
-            said.get("checkpoint_seconds", 0.0),
-            said.get("restore_seconds", 0.0),
-            said.get("resize_seconds", 0.0),
+            values.get("launch_seconds", LAUNCH_SECONDS),
+            values.get("checkpoint_seconds", 0.0),
+            values.get("restore_seconds", 0.0),
+            values.get("resize_seconds", 0.0),
             MemoryCosts(context_gib=context_gib),
         ),
         skews=Skews(flags["tensors"].value if "tensors" in flags else {}, Catalogue()),
@@ -61,7 +61,7 @@ def given_beliefs(flags: GivenFlags, context_gib: float, devices: Sequence[str])
 def given_rates(flags: GivenFlags) -> Rates:
     """Return the rates of the profile that was given, with those of the catalogue for everything else."""
     measured = _CODEC.decode(flags["profile"].value) if "profile" in flags else Rates()
-    penalty = Locality.of(flags["spread_penalty"].said) if "spread_penalty" in flags else None
+    penalty = Locality.of(flags["spread_penalty"].text) if "spread_penalty" in flags else None
     model = measured.model if measured.model is not None else Catalogue()
     return replace(measured, speeds=SPEEDS, model=model, spread_penalty=penalty, efficiency=published_efficiency().modelled())
 

@@ -32,8 +32,8 @@ class GangPlace:
     """Network interface by which nodes reach each other; empty if libraries should find it."""
 
 
-def job_environment(command: Launch, job: Submission, place: GangPlace, home_id: str, life: str) -> dict[str, str]:
-    """Return the environment. `home_id` is unique to the home, `life` to the attempt."""
+def job_environment(command: Launch, job: Submission, place: GangPlace, home_id: str) -> dict[str, str]:
+    """Return the environment. `home_id` is unique to the home. The agent adds the id of the attempt."""
     first, count = PORTS
     interface = dict.fromkeys(INTERFACE_NAMES, place.interface) if place.nodes > 1 and place.interface else {}
     env = {
@@ -55,7 +55,6 @@ def job_environment(command: Launch, job: Submission, place: GangPlace, home_id:
         "ROTA_FROM_STEP": f"{command.from_step:g}",
         "ROTA_HOST": place.host,
         **({"ROTA_NODE": place.node} if place.node else {}),
-        "ROTA_LIFE": life,
         **{name: value for name, value in size_variables(command, place).items() if value is not None},
     }
     return env

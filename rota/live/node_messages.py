@@ -1,6 +1,5 @@
 """Commands as messages to the agents of nodes. A launch becomes one order for each machine of its gang."""
 
-import secrets
 from collections.abc import Mapping, Sequence
 from dataclasses import replace
 from pathlib import Path
@@ -70,7 +69,7 @@ class LaunchOrders:
         """Return the order for one machine; its lease ends on the scheduler's clock until it is sent (`in_node_time`)."""
         job = self._context.submitted(command.job)
         spec, grace_seconds = job.spec, job.spec.checkpoint.grace
-        env = job_environment(command, job, place, self._home_id, secrets.token_hex(12))
+        env = job_environment(command, job, place, self._home_id)
         return LaunchOrder(
             job=command.job,
             attempt=command.attempt,

@@ -151,7 +151,7 @@ class Engine:
         if self.physics.fails:
             for node in range(len(self.scheduler.state.nodes.cluster.nodes)):
                 self._schedule_failure(node)
-        total, steps = len(self.arrivals), 0
+        total, instants = len(self.arrivals), 0
         record, carry_out, clock = self.record, self._carry_out, time.perf_counter
         cycle, whole_steps = self.scheduler.state.cycle, self.physics.whole_steps_seconds
         while record.ended < total:
@@ -171,14 +171,14 @@ class Engine:
                 if whole_steps and cycle.plans != self._rounds:
                     self._rounds = cycle.plans
                     self._begin_round()
-            steps += 1
-            if self._progress is not None and steps % 512 == 0:
+            instants += 1
+            if self._progress is not None and instants % 512 == 0:
                 self._progress(self.record.ended, total, self.now_s)
         if self._progress is not None:
             self._progress(total, total, self.now_s)
         self.record.outages = [(node, from_s, min(to_s, self.now_s)) for node, from_s, to_s in self.record.outages]
         self.record.decisions = self.scheduler.state.cycle.decision
-        self.record.instants = steps
+        self.record.instants = instants
         return self.record
 
     def _step(self, events: list[External]) -> list[Command]:
@@ -226,9 +226,9 @@ class Engine:
 
     def _due(self, what: int, item: Any, events: list[External]) -> None:
         if what == EXIT:
-            job, attempt, stretch = item
+            job, attempt, version = item
             run = self._runs.get(job)
-            if run is None or run.attempt != attempt or run.version != stretch:
+            if run is None or run.attempt != attempt or run.version != version:
                 return  # the attempt was stopped before its end, or its rate changed
             self._stop(job, run)
             self._storage.pop(job, None)

@@ -80,7 +80,7 @@ def test_nothing_fails_where_all_is_well(running: Site, home: Path, doctor: Any)
     for place in (running.home, home):
         code, rows = doctor(place)
         assert (code, faults(rows)) == (0, []), rows
-    assert {"Python", "packages", "home", "disk", "token", "journal", "leftovers", "NVML", "parking", "MPS"} <= {
+    assert {"Python", "packages", "home", "disk", "token", "journal", "unknown attempts", "NVML", "parking", "MPS"} <= {
         row["check"] for row in rows
     }
 
@@ -166,10 +166,10 @@ def test_a_scheduler_that_was_killed_and_the_job_that_outlives_it(tmp_path: Path
         until(lambda: place.rows()[job].phase == "running", "the job runs")
         place.kill()
         code, rows = doctor(place.home)
-        assert code == 1 and faults(rows) == ["scheduler", "leftovers"]
+        assert code == 1 and faults(rows) == ["scheduler", "unknown attempts"]
         assert "was killed" in fault(rows, "scheduler") and "daemon.json" in fault(rows, "scheduler")
-        assert f"jobs {job} run with a supervisor and without a scheduler" in fault(rows, "leftovers")
-        assert "rota up" in fault(rows, "scheduler") and "takes them over" in fault(rows, "leftovers")
+        assert f"jobs {job} run with a supervisor and without a scheduler" in fault(rows, "unknown attempts")
+        assert "rota up" in fault(rows, "scheduler") and "takes them over" in fault(rows, "unknown attempts")
         place.up()
         assert doctor(place.home)[0] == 0, "its next step helps"
         place.client().cancel(job)
@@ -185,8 +185,8 @@ def test_a_supervisor_that_was_killed_with_its_scheduler(tmp_path: Path, doctor:
         os.kill(supervisor, 9)
         until(lambda: not place.supervisors(), "its supervisor is gone")
         _, rows = doctor(place.home)
-        assert f"jobs {job} have files" in fault(rows, "leftovers", "warn")
-        assert "cleans up" in fault(rows, "leftovers", "warn")
+        assert f"jobs {job} have files" in fault(rows, "unknown attempts", "warn")
+        assert "cleans up" in fault(rows, "unknown attempts", "warn")
 
 
 def test_a_journal_with_a_hole_in_its_file(home: Path, doctor: Any) -> None:

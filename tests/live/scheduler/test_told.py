@@ -26,7 +26,7 @@ def told_daemon(home: Path, monkeypatch: pytest.MonkeyPatch, says: Mapping[str, 
 
     def chosen(cluster: str = "", policy: str = "fifo") -> dict[str, Any]:
         settings = plain_settings(Settings(policy=policy, retry_seconds=5.0, learn_variability=True))
-        return {**usual(cluster, policy), "settings": settings, "told": dict(says)}
+        return {**usual(cluster, policy), "settings": settings, "given": dict(says)}
 
     with monkeypatch.context() as patch:
         patch.setattr(test_daemon, "configuration", chosen)

@@ -3,9 +3,11 @@
 import sys
 from pathlib import Path
 
+from rota.agent import constants
 from rota.agent.attempt_files import LaunchOrder
 from rota.agent.node_parking import with_parking
 from rota.park.park_environment import HOOK_FOLDER
+from rota.park.park_method import DRIVER, PRELOAD
 
 
 def order(*argv: str, **env: str) -> LaunchOrder:
@@ -40,3 +42,7 @@ def test_with_real_gpus_it_goes_by_the_python_of_the_job(tmp_path: Path) -> None
     version.write_text("cuda: str = '99.0'\n")
     found = with_parking(order(str(python), "train.py", PYTHONPATH=""), real_gpus=True)
     assert "torch_memory_saver for CUDA 99 is not installed" in found.park_reason
+
+
+def test_agent_and_parking_have_the_same_names_of_methods() -> None:
+    assert (constants.PRELOAD, constants.DRIVER) == (PRELOAD, DRIVER)

@@ -42,3 +42,11 @@ def test_settings_that_are_not_known_are_refused_by_name() -> None:
     with pytest.raises(JournalError, match=r"round_seconds \(60\.0\).*does not know") as error:
         read_setup(plain({"lease_seconds": 300.0, "round_seconds": 60.0, "at_events": True}))
     assert "the Rota that wrote" in (error.value.hint or "")
+
+
+def test_a_setup_of_an_earlier_version_kept_flags_under_other_names() -> None:
+    now = {"given": {"learn_variability": {"text": True}, "tensors": {"text": "t.csv", "value": {"net": 2.0}}}}
+    before = {"told": {"variability_learned": {"said": True}, "tensors": {"said": "t.csv", "value": {"net": 2.0}}}}
+    common = plain(plain_settings(Settings(policy="fifo")))
+    assert read_setup({**common, **before}) == read_setup({**common, **now}) != read_setup(common)
+    assert plain_setup(read_setup({**common, **before}))["given"] == now["given"]

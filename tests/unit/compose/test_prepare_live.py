@@ -51,7 +51,7 @@ def test_what_files_say_is_kept_and_the_files_are_not_needed_again(files: Path) 
     assert found.rates.rate("net", "V100", 1, 2)[0] == pytest.approx(4 / 1.7 / 1.2)
     assert found.skews.of("net") == 0.9 and found.costs.resize_seconds == 2.0
     assert found.scores is not None and found.scores.scores.tolist() == [[1.2, 1.0, 1.4]]
-    assert kept["profile"].said == str(files / "rates.csv"), "a start from another folder tells the same"
+    assert kept["profile"].text == str(files / "rates.csv"), "a start from another folder tells the same"
 
 
 def test_a_folder_of_step_times_is_kept_as_the_model_that_fits_it(files: Path) -> None:

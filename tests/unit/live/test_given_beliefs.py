@@ -42,13 +42,13 @@ def scores(*values: float, name: str = "A") -> Variability:
 def told(
     rates: Rates | None = None, slow: Variability | None = None, skews: Mapping[str, float] | None = None, **said: Any
 ) -> dict[str, Any]:
-    found: dict[str, Any] = {name: {"said": value} for name, value in said.items()}
+    found: dict[str, Any] = {name: {"text": value} for name, value in said.items()}
     if rates is not None:
-        found["profile"] = {"said": "rates.csv", "value": plain_rates(rates)}
+        found["profile"] = {"text": "rates.csv", "value": plain_rates(rates)}
     if slow is not None:
-        found["variability"] = {"said": "scores.csv", "value": plain_scores(slow, NAMES)}
+        found["variability"] = {"text": "scores.csv", "value": plain_scores(slow, NAMES)}
     if skews is not None:
-        found["tensors"] = {"said": "tensors.csv", "value": skews}
+        found["tensors"] = {"text": "tensors.csv", "value": skews}
     return found
 
 
@@ -60,7 +60,7 @@ STEP_TIMES = StepTimes(
 def setup(says: Mapping[str, Any], **settings: Any) -> HomeSetup:
     plain = plain_settings(Settings(policy="fifo", learn_variability=True, **settings))
     common = {"policy": "fifo", "placer": "packed", "cluster": "2xV100 + 1xK80", "pretend": True, "settings": plain}
-    return read_setup({**common, "told": dict(says)})
+    return read_setup({**common, "given": dict(says)})
 
 
 def configured(scheduler: Scheduler, now: HomeSetup) -> Scheduler:
