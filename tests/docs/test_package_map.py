@@ -17,8 +17,8 @@ def test_every_file_that_it_names_is_there(readme: Path) -> None:
         assert (readme.parent / name).exists() or (ROOT / name).exists(), f"{readme.name} names {name}, which is not there"
 
 
-@pytest.mark.parametrize("folder", ["state", "fold", "plan", "learn"])
-def test_every_file_of_the_core_is_named(folder: str) -> None:
-    text = (ROOT / "rota" / "core" / folder / "README.md").read_text()
-    for file in (ROOT / "rota" / "core" / folder).glob("*.py"):
+@pytest.mark.parametrize("folder", ["core", "core/state", "core/fold", "core/plan", "core/learn", "live", "agent"])
+def test_every_file_of_the_room_is_named(folder: str) -> None:
+    text = (ROOT / "rota" / folder / "README.md").read_text()
+    for file in (ROOT / "rota" / folder).glob("*.py"):
         assert file.name == "__init__.py" or f"`{file.name}`" in text, f"{file.name} is missing"

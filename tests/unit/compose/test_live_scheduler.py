@@ -45,8 +45,8 @@ def test_settings_that_are_not_known_are_refused_by_name() -> None:
 
 
 def test_a_setup_of_an_earlier_version_kept_flags_under_other_names() -> None:
-    now = {"given": {"learn_variability": {"text": True}, "tensors": {"text": "t.csv", "value": {"net": 2.0}}}}
-    before = {"told": {"variability_learned": {"said": True}, "tensors": {"said": "t.csv", "value": {"net": 2.0}}}}
+    now = {"given": {"learn_variability": {"text": True}, "tensors": {"text": "t.csv", "value": {"net": 0.5}}}}
+    before = {"told": {"variability_learned": {"said": True}, "tensors": {"said": "t.csv", "value": {"net": 0.5}}}}
     common = plain(plain_settings(Settings(policy="fifo")))
     assert read_setup({**common, **before}) == read_setup({**common, **now}) != read_setup(common)
     assert plain_setup(read_setup({**common, **before}))["given"] == now["given"]
