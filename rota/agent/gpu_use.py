@@ -31,7 +31,7 @@ class GpuHolder(NamedTuple):
     """An attempt that has processes, and how they are recognised."""
 
     key: AttemptKey
-    life: str
+    attempt_id: str
     gpus: frozenset[str]
     works: bool
     """Whether the attempt is not parked."""
@@ -52,10 +52,10 @@ def holders(
     return found
 
 
-def gpu_use(everyone: list[GpuHolder], readings: Readings, life_of: Callable[[int], str]) -> dict[AttemptKey, GpuUse]:
-    """Return the GPU use of every attempt that runs and whose GPUs were read. `life_of`: attempt id of a process."""
-    lives = {uuid: {pid: life_of(pid) for pid in reading.processes or ()} for uuid, reading in readings.items()}
-    ours = {holder.life for holder in everyone if holder.life}
+def gpu_use(everyone: list[GpuHolder], readings: Readings, attempt_id_of: Callable[[int], str]) -> dict[AttemptKey, GpuUse]:
+    """Return the GPU use of every attempt that runs and whose GPUs were read. `attempt_id_of`: attempt id of a process."""
+    attempt_ids = {uuid: {pid: attempt_id_of(pid) for pid in reading.processes or ()} for uuid, reading in readings.items()}
+    ours = {holder.attempt_id for holder in everyone if holder.attempt_id}
     found = {}
     for holder in everyone:
         if not holder.works or not holder.gpus or not holder.gpus <= readings.keys():
@@ -63,7 +63,7 @@ def gpu_use(everyone: list[GpuHolder], readings: Readings, life_of: Callable[[in
         seen = []
         for gpu in sorted(holder.gpus):
             shared = any(other.works and gpu in other.gpus for other in everyone if other is not holder)
-            seen.append(_on_one(holder, readings[gpu], lives[gpu], ours, shared))
+            seen.append(_on_one(holder, readings[gpu], attempt_ids[gpu], ours, shared))
         found[holder.key] = combine_uses(seen)
     return found
 
@@ -75,14 +75,14 @@ def combine_uses(seen: Sequence[GpuUse]) -> GpuUse:
     return GpuUse(min(each.at_s for each in seen), busy, gib)
 
 
-def _on_one(holder: GpuHolder, reading: GpuReading, lives: Mapping[int, str], ours: set[str], shared: bool) -> GpuUse:
+def _on_one(holder: GpuHolder, reading: GpuReading, attempt_ids: Mapping[int, str], ours: set[str], shared: bool) -> GpuUse:
     """Return the use of one GPU. `shared`: whether another job runs there too."""
     processes = reading.processes or {}
-    mine = [processes[pid] for pid, life in lives.items() if life and life == holder.life]
+    mine = [processes[pid] for pid, attempt_id in attempt_ids.items() if attempt_id and attempt_id == holder.attempt_id]
     if mine and None not in mine:
         gib = sum(each for each in mine if each is not None)
     else:
         gib = math.nan if shared or reading.used_gib is None else reading.used_gib
-    strangers = bool(mine) and not set(lives.values()) <= ours
+    strangers = bool(mine) and not set(attempt_ids.values()) <= ours
     busy = math.nan if shared or strangers or reading.utilization is None else reading.utilization
     return GpuUse(reading.at_s, busy, gib)

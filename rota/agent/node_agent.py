@@ -162,7 +162,7 @@ class NodeAgent:
         with self._lock:
             everyone = holders(self._machine.inventory(), self._machine.variables, self._uuids)
         uses = gpu_use(everyone, mine, attempt_id_of) if mine else {}
-        others = self._others.look(mine, {holder.life for holder in everyone if holder.life})
+        others = self._others.look(mine, {holder.attempt_id for holder in everyone if holder.attempt_id})
         taken = {self._names[uuid]: by for uuid, by in others.items()}
         return plain_report(GpuReport(self._named(mine), uses, taken), time.time())
 

@@ -1,6 +1,6 @@
 """Programs on the GPUs of this machine that are no jobs of this home: another user's notebook, a job of another scheduler.
 
-NVML lists the processes that compute on a GPU. A process is ours if it, or a process above it, carries the life of one of our
+NVML lists the processes that compute on a GPU. A process is ours if it, or a process above it, carries the id of one of our
 attempts or is the supervisor of one: so are the children of a job, whatever they do to their environment. Servers of MPS compute
 for others and do not count. In a container NVML's numbers are those of the host, and nothing is known.
 """
@@ -35,27 +35,27 @@ class OtherPrograms:
         self.found: Mapping[str, str] = {}
         """Who uses a GPU, in words."""
 
-    def look(self, readings: Readings, lives: Collection[str]) -> Mapping[str, str]:
-        """`lives`: those of all attempts of this home. What is there at the first look counts at once."""
+    def look(self, readings: Readings, attempt_ids: Collection[str]) -> Mapping[str, str]:
+        """`attempt_ids`: those of all attempts of this home. What is there at the first look counts at once."""
         read_s = max((reading.at_s for reading in readings.values()), default=self._read_s)
         if read_s <= self._read_s:
             return self.found  # nothing was read since
         first, self._read_s = self._read_s < 0, read_s
-        seen = {uuid: pids for uuid, each in readings.items() if (pids := self._others(each.processes or (), lives))}
+        seen = {uuid: pids for uuid, each in readings.items() if (pids := self._others(each.processes or (), attempt_ids))}
         self._since_s = {uuid: self._since_s.get(uuid, read_s) for uuid in seen}
         self.found = {uuid: _words(pids) for uuid, pids in seen.items() if first or read_s - self._since_s[uuid] >= STAYS_SECONDS}
         return self.found
 
-    def _others(self, pids: Iterable[int], lives: Collection[str]) -> list[int]:
+    def _others(self, pids: Iterable[int], attempt_ids: Collection[str]) -> list[int]:
         if not reports_own_numbers():
             return []
         others = (pid for pid in sorted(pids) if _lives(pid) and not _name(pid).startswith(MPS_NAME))
-        return [pid for pid in others if not self._is_ours(pid, lives)]
+        return [pid for pid in others if not self._is_ours(pid, attempt_ids)]
 
-    def _is_ours(self, pid: int, lives: Collection[str]) -> bool:
+    def _is_ours(self, pid: int, attempt_ids: Collection[str]) -> bool:
         above: int | None = pid
         while above is not None and above > 1:
-            if ((life := attempt_id_of(above)) and life in lives) or self._is_supervisor(above):
+            if ((attempt_id := attempt_id_of(above)) and attempt_id in attempt_ids) or self._is_supervisor(above):
                 return True
             above = parent_of(above)
         return False

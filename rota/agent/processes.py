@@ -48,7 +48,7 @@ class Process(NamedTuple):
 class ProcessIdentity(NamedTuple):
     """What the processes of one attempt can be known by."""
 
-    life: str
+    attempt_id: str
     since_s: float
     """Nothing of it started earlier, on the clock that counts from boot."""
     ancestor: int | None = None
@@ -101,7 +101,7 @@ def members(signs: ProcessIdentity, *, by_environment: bool = True) -> list[Proc
         and (
             process.pid in kin
             or (process.session == signs.session and process.start_s + _TICK_SECONDS <= signs.seen_s)
-            or (by_environment and _carries(process.pid, signs.life))
+            or (by_environment and _carries(process.pid, signs.attempt_id))
         )
     ]
 
@@ -130,13 +130,13 @@ def end_job(key: str) -> None:
         time.sleep(_PAUSES[-1])
 
 
-def _carries(pid: int, life: str) -> bool:
-    """Whether it was started with this life; not so for what we may not read."""
-    return bool(life) and f"{ATTEMPT_ID}={life}".encode() in _environment(pid)
+def _carries(pid: int, attempt_id: str) -> bool:
+    """Return whether it was started with this attempt id; false if we may not read that."""
+    return bool(attempt_id) and f"{ATTEMPT_ID}={attempt_id}".encode() in _environment(pid)
 
 
 def attempt_id_of(pid: int) -> str:
-    """The life that a process was started with; empty: none, or we may not read it."""
+    """Return the attempt id that a process was started with; empty if it has none, or we may not read it."""
     prefix = f"{ATTEMPT_ID}=".encode()
     found = (each.removeprefix(prefix) for each in _environment(pid) if each.startswith(prefix))
     return next(found, b"").decode(errors="replace")

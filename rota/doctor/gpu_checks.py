@@ -113,9 +113,9 @@ def _used_by_others(gpus: Sequence[Gpu], home: Path) -> Iterator[Diagnosis]:
     if not gpus:
         return
     orders = [read_order(folder) for folder in (home / RUN).glob("[0-9]*/[0-9]*")]
-    lives = {order.env.get(ATTEMPT_ID, "") for order in orders if order is not None}
+    attempt_ids = {order.env.get(ATTEMPT_ID, "") for order in orders if order is not None}
     reader = GpuReader()
-    others = OtherPrograms(home).look(reader.read(), lives)
+    others = OtherPrograms(home).look(reader.read(), attempt_ids)
     reader.close()
     for gpu in gpus:
         holder = holder_of(gpu.uuid)

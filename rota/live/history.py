@@ -146,30 +146,30 @@ class JobHistory:
         events: Iterable[CoreEvent],
         before: set[int],
         cancelling: set[int],
-        lives: dict[int, int],
+        attempts: dict[int, int],
         state: State,
         parts: Statuses,
     ) -> None:
         """Record events. The other arguments are from before the events: `before` has the unfinished jobs, `cancelling` the ones
-        that are being cancelled, and `lives` the attempt of each job that has one.
+        that are being cancelled, and `attempts` the attempt of each job that has one.
 
         An event may be a repeat, above all after a restart. The end of an attempt counts once.
         """
         asked, finished, events = set(cancelling), set(), list(events)
-        exits = [event for event in events if isinstance(event, Exited) and lives.get(event.job) == event.attempt]
+        exits = [event for event in events if isinstance(event, Exited) and attempts.get(event.job) == event.attempt]
         # As in the core, one part that finished means that the work is done, even if another was lost while it exited.
         self._finished |= {(event.job, event.attempt) for event in exits if event.outcome is Outcome.FINISHED}
         self._failed |= {(event.job, event.attempt) for event in exits if event.outcome is Outcome.FAILED}
         for event in events:
             if isinstance(event, CancelRequested):
                 asked.add(event.job)
-            elif isinstance(event, Started | Suspended | Exited) and lives.get(event.job) == event.attempt:
+            elif isinstance(event, Started | Suspended | Exited) and attempts.get(event.job) == event.attempt:
                 key = event.job, event.attempt
                 if isinstance(event, Exited) or (isinstance(event, Suspended) and event.kind is SuspendKind.CHECKPOINT):
                     alive = state.jobs.attempts.get(event.job)
                     if event.node is not None and alive is not None and alive.number == event.attempt:
                         continue  # other parts of it are still there
-                    del lives[event.job]
+                    del attempts[event.job]
                     if key in self._finished and key not in self._failed:
                         finished.add(event.job)
                     self._finished.discard(key)
@@ -274,16 +274,16 @@ class JobHistory:
     ) -> JobRow:
         spec, row = record.submitted.spec, state.jobs.row.get(record.id)
         phase, accelerator, where, reason, setback = record.phase, None, None, None, None
-        done, rate, life = record.steps_done, None, None
+        done, rate, attempt = record.steps_done, None, None
         if row is not None:
             now, code = Phase(standing[0]), Reason(standing[1])
             phase = _phase(record, now)
             reason = code.name if code is not Reason.NONE else None
             setback = state.jobs.setbacks.get(record.id)
-            life = state.jobs.attempts.get(record.id)
-            if life is not None and len(life.gpus) and not life.parked:
-                accelerator = state.nodes.cluster.pools[state.nodes.cluster.gpu_pool[life.gpus[0]]]
-                where = format_placement(state.nodes.cluster, life.gpus)
+            attempt = state.jobs.attempts.get(record.id)
+            if attempt is not None and len(attempt.gpus) and not attempt.parked:
+                accelerator = state.nodes.cluster.pools[state.nodes.cluster.gpu_pool[attempt.gpus[0]]]
+                where = format_placement(state.nodes.cluster, attempt.gpus)
         if part is not None and (spec.progress or part.reports_steps):
             done = part.steps_done
             rate = step_rate(part, now_s)
@@ -300,7 +300,7 @@ class JobHistory:
             name=record.name,
             user=record.submitted.user,
             phase=phase,
-            gpus=len(life.gpus) if life is not None and len(spec.gpu_counts) > 1 else spec.most_gpus,
+            gpus=len(attempt.gpus) if attempt is not None and len(spec.gpu_counts) > 1 else spec.most_gpus,
             accelerator=accelerator,
             placement=where,
             accepted_accelerators=list(spec.accelerators),
