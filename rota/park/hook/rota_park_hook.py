@@ -31,7 +31,7 @@ SIGNAL = 45
 WAY, LIBRARY, RUN_FOLDER = "ROTA_PARK", "ROTA_PARK_LIBRARY", "ROTA_RUN_DIR"
 """Environment variables: the park method (`sleep` or `preload`), the preloaded allocator, and the folder with the sockets."""
 PRELOAD = "preload"
-TELL = "tell"
+REPORT_SOCKET = "tell"
 GO_AHEAD_SECONDS = 10.0
 """Longest wait for the supervisor's reply whether to park, in seconds."""
 GIB = 1 << 30
@@ -163,7 +163,7 @@ class Hook:
                 try:
                     text = json.dumps(dict(more, op=op, pid=self.pid)).encode()
                     sender.settimeout(1.0)
-                    sender.sendto(text, f"/proc/self/fd/{folder}/{TELL}")
+                    sender.sendto(text, f"/proc/self/fd/{folder}/{REPORT_SOCKET}")
                 finally:
                     sender.close()
             finally:
