@@ -134,11 +134,11 @@ class Standin:
         found = [row for row in self.rows.values() if row.name == key] or [
             row for row in self.rows.values() if row.name.startswith(key)
         ]
-        if len(found) > 1:
+        if len(found) > 1 and (unique or len({row.name for row in found}) > 1):
             raise OptionError(f"fits {len(found)} jobs.", field="job", value=key, hint="write more of the name")
         if not found:
             raise UnknownNameError("job", key, [row.name for row in self.rows.values()], hint="rota jobs --all")
-        return found[0]
+        return found[-1]
 
     def why(self, job: int) -> WhyRow:
         row = self.rows[job]

@@ -90,6 +90,9 @@ def test_errors_come_over_as_what_they_were(served: Served, client: Client) -> N
     client.submit("x", name="same")
     with pytest.raises(OptionError, match="fits 2 jobs"):
         client.cancel("same")
+    assert client.job("same").id == 2, "to look at, the newest"
+    with pytest.raises(OptionError, match="fits 2 jobs"):
+        client.job("same", unique=True)
     for key in ("", "..", "../../etc", "a\0b", "x" * 5000, "%2e"):
         with pytest.raises(InputError):
             client.job(key)
