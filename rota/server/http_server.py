@@ -50,10 +50,11 @@ class HttpServer(uvicorn.Server):
         asyncio.get_running_loop().set_exception_handler(log_loop_error)
         sockets = sockets or []
         plain = [each for each in sockets if self._certificate is None or each.family == socket.AF_UNIX]
-        await super().startup(plain)
+        secured = []
         if self._certificate is not None:
-            for each in (each for each in sockets if each not in plain):
-                self.servers.append(await self._serve_tls(each, self._certificate))
+            secured = [await self._serve_tls(each, self._certificate) for each in sockets if each not in plain]
+        await super().startup(plain)  # last, since it says that the server has started
+        self.servers += secured
         for each in sockets:
             each.listen(BACKLOG)
 

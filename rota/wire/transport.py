@@ -150,6 +150,9 @@ class HttpTransport:
                 f"The scheduler at {self.url} did not answer ({why}); it may have carried out the request.",
                 hint="rota jobs --all",
             )
+        if type(problem).__name__ == "SSLCertVerificationError":  # `ssl` is loaded only for TLS
+            hint = "ROTA_CA_FILE=FILE with the certificates of your authority; the address must have the certificate's name"
+            return UnreachableError(f"Cannot trust the scheduler at {self.url} (certificate: {why}).", hint=hint)
         kind = UnansweredError if reached else UnreachableError
         return kind(f"Cannot reach the scheduler at {self.url} ({why}).", hint="rota up · rota doctor")
 

@@ -18,6 +18,7 @@ from rota.server.connections import ConnectionLimits
 from rota.server.http_api import make_app
 from rota.server.http_server import HttpServer
 from rota.server.identities import Identities
+from rota.server.tls import Certificate
 from rota.wire.actor import Actor
 from rota.wire.address import make_token, write_address
 from rota.wire.job_filter import UNFINISHED, JobFilter
@@ -260,6 +261,7 @@ def serve(
     daemon: Any = None,
     limits: ConnectionLimits | None = None,
     hide_names: bool = False,
+    certificate: Certificate | None = None,
 ) -> Iterator[Served]:
     """A real server in a thread, on a free port of the loopback or on a socket in the home; its address lies in the home."""
     daemon = daemon or Standin()
@@ -273,8 +275,8 @@ def serve(
         listening = socket.socket(socket.AF_INET, socket.SOCK_STREAM)
         listening.bind(("127.0.0.1", 0))
         port = listening.getsockname()[1]
-        url = f"http://127.0.0.1:{port}"
-    server = HttpServer(app, limits, log_config=None, timeout_graceful_shutdown=round(2 * LONG_SECONDS))
+        url = f"{'http' if certificate is None else 'https'}://127.0.0.1:{port}"
+    server = HttpServer(app, limits, certificate, log_config=None, timeout_graceful_shutdown=round(2 * LONG_SECONDS))
     thread = threading.Thread(target=server.run, kwargs={"sockets": [listening]})
     thread.start()
     try:
@@ -282,7 +284,8 @@ def serve(
         while not server.started and time.monotonic() < until:
             time.sleep(0.005)
         assert server.started
-        write_address(home, url, 1, "0")
+        if certificate is None:  # an address in a home is never one with TLS
+            write_address(home, url, 1, "0")
         yield Served(daemon, url, token, home, port, server)
     finally:
         server.should_exit = True
