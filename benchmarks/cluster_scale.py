@@ -38,6 +38,7 @@ from rota.model.commands import Launch, Suspend
 from rota.model.events import External
 from rota.server.serve import CheckedOptions, ServeOptions, home_setup
 from rota.wire.spec import Spec
+from rota.wire.submission import Submission
 
 LIMIT_SECONDS = 2.0
 SIZES = (1, 2, 4, 8)
@@ -165,7 +166,7 @@ def submit(daemon: Daemon, jobs: int, draw: random.Random, *, finish: bool) -> N
         for size in draw.choices(SIZES, WEIGHTS, k=jobs)
     ]
     with ThreadPoolExecutor(min(jobs, 16)) as clients:
-        list(clients.map(lambda spec: daemon.submit(spec, "ana", "/", {"PATH": "/usr/bin:/bin"}), specs))
+        list(clients.map(lambda spec: daemon.submit(Submission(spec, "ana", "/", {"PATH": "/usr/bin:/bin"})), specs))
 
 
 def figures(rounds: Sequence[Round], folder: Path) -> dict[str, Any]:

@@ -12,6 +12,7 @@ RotaError                      has a message and, if there is one, the next step
 │   └── NotYours               a folder or file that another user owns or can change
 ├── UnreachableError           no scheduler answers, or it refuses this client
 │   └── NotRunningError        the scheduler of a home is not running; its journal and logs can be read
+├── ForbiddenError             this user may not do this
 ├── BusyError                  the scheduler has not answered in time, or has too many clients
 ├── PolicyError                a policy raised, or its answer is not an allocation
 ├── TacticError                a tactic raised, or changed a plan in a way that is not allowed
@@ -131,6 +132,10 @@ class UnknownNameError(InputError):
 
 class UnreachableError(RotaError):
     """No scheduler answers at its address, or it refuses this client."""
+
+
+class ForbiddenError(RotaError):
+    """This user may not do this."""
 
 
 class BusyError(RotaError):

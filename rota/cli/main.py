@@ -38,7 +38,7 @@ COMMANDS = {
 }
 """Command -> the file with a function of its name."""
 
-GROUPS = {"policy": "policy", "trace": "trace", "profile": "profile"}
+GROUPS = {"policy": "policy", "trace": "trace", "profile": "profile", "user": "user"}
 """Command with commands below it -> the file with its `app`."""
 
 # Errors of the command-line library: the command line cannot be parsed.

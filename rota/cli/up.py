@@ -22,8 +22,21 @@ def up(
         typer.Option("--pretend", metavar="CLUSTER", help='Use pretend GPUs: "4xV100 + 2xK80". Default: the real GPUs.'),
     ] = None,
     listen: Annotated[
-        str, typer.Option("--listen", help="Address to listen on: HOST:PORT on loopback, or unix:PATH.")
-    ] = "127.0.0.1:7070",
+        list[str] | None,
+        typer.Option(
+            "--listen",
+            metavar="ADDRESS",
+            help="HOST:PORT or unix:PATH to listen on. Repeatable. Default: 127.0.0.1:7070.",
+        ),
+    ] = None,
+    all_users: Annotated[
+        bool, typer.Option("--all-users", help="Serve all users of this machine; each job runs as its user. Needs root.")
+    ] = False,
+    hide_names: Annotated[bool, typer.Option("--hide-names", help="Hide the names of jobs from other users.")] = False,
+    tls_cert: Annotated[
+        str | None, typer.Option("--tls-cert", metavar="PEM", help="Certificate chain: TCP connections then use TLS.")
+    ] = None,
+    tls_key: Annotated[str | None, typer.Option("--tls-key", metavar="PEM", help="Private key of the certificate.")] = None,
     lease_seconds: Annotated[
         float | None,
         typer.Option(
@@ -107,7 +120,11 @@ def up(
     options = ServeOptions(
         home=place,
         pretend=pretend,
-        listen=listen,
+        listen=tuple(listen or ()),
+        all_users=all_users,
+        hide_names=hide_names,
+        tls_cert=Path(tls_cert).expanduser().absolute() if tls_cert is not None else None,
+        tls_key=Path(tls_key).expanduser().absolute() if tls_key is not None else None,
         given=setup,
         forget=tuple(forget or ()),
         lease_seconds=lease_seconds,

@@ -13,7 +13,7 @@ import contextlib
 import queue
 import threading
 import time
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Sequence
 from concurrent.futures import Future
 from dataclasses import replace
 from pathlib import Path
@@ -53,9 +53,9 @@ from rota.model.options import Kind
 from rota.model.reasons import Reason
 from rota.model.units import FOREVER
 from rota.park.park_method import STAY, can_sleep, park_or_stay
+from rota.wire.actor import Actor
 from rota.wire.job_filter import UNFINISHED, JobFilter
 from rota.wire.rows import CancelRow, JobRow, LogChunk, NodeRow, PageRow, ReadyRow, StatusRow, TakenRow, WhyRow
-from rota.wire.spec import Spec
 from rota.wire.submission import Submission, naming
 
 LOOK_EVERY_SECONDS = 1.0
@@ -315,7 +315,7 @@ class Daemon:
             elif isinstance(item, KnownJobAgain):
                 answered.append((item.done, item.job))  # a turn before this one has written it
             elif isinstance(item, Cancel):
-                events.append(CancelRequested(item.job, now))
+                events.append(CancelRequested(item.job, now, item.by))
                 answered.append((item.done, item.job))
             elif isinstance(item, SetPolicy):
                 self._change_policy(item)
@@ -405,10 +405,10 @@ class Daemon:
 
     # Requests ----------------------------------------------------------------------------------------------------
 
-    def submit(self, spec: Spec, user: str, workdir: str, env: Mapping[str, str], key: str | None = None) -> JobRow:
+    def submit(self, sent: Submission) -> JobRow:
         """Submit a job, which is durable when this returns. Raise if it can never run here. A submission that is repeated with
         the same key is one job."""
-        item = self._request(Submission(spec, user, workdir, env, key))
+        item = self._request(sent)
         self._items.put(item)
         return self.job(str(self._answer(item.done)))
 
@@ -477,22 +477,28 @@ class Daemon:
         self._answer(done)
         return self.status()
 
-    def cancel(self, job: int) -> JobRow:
+    def cancel(self, job: int, by: Actor | None = None) -> JobRow:
         if job not in self.history.records:
             raise unknown_job(self.history.records, str(job))
-        return self._cancel([job])[0].job
+        return self._cancel([job], by)[0].job
 
-    def cancel_many(self, keys: Sequence[str]) -> list[CancelRow]:
-        """Cancel all of these jobs in one transaction. If a key matches no job, or several, raise before any is cancelled."""
+    def cancel_many(self, keys: Sequence[str], by: Actor | None = None) -> list[CancelRow]:
+        """Cancel all of these jobs in one transaction. If a key matches no job, or several, or a job that the actor may not
+        change, raise before any is cancelled."""
         with self._lock:
             jobs = [find_record(self.history.records, key, unique=True).id for key in keys]
-        return self._cancel(list(dict.fromkeys(jobs)))
+        return self._cancel(list(dict.fromkeys(jobs)), by)
 
-    def _cancel(self, jobs: Sequence[int]) -> list[CancelRow]:
+    def _cancel(self, jobs: Sequence[int], by: Actor | None) -> list[CancelRow]:
+        """Cancel jobs. `by`: who requests it; None for the program itself, which may cancel all."""
         records = [self.history.records[job] for job in jobs]
+        if by is not None:
+            for record in records:
+                by.check_owns(record.submitted.user, f"Job {record.id}")
         with self._lock:
             before = self.history.phases(records, self.scheduler.state)
-        items = [Cancel(record.id, Future()) for record in records if not record.ended]
+        name = None if by is None else by.name
+        items = [Cancel(record.id, name, Future()) for record in records if not record.ended]
         self._items.put(Together(items))
         for item in items:
             self._answer(item.done)
@@ -508,9 +514,13 @@ class Daemon:
         with self._lock:
             return page_of(self.history, self.scheduler.state, self.driver.running(), self.clock(), wanted)
 
-    def job(self, key: str, unique: bool = False) -> JobRow:
+    def job(self, key: str, unique: bool = False, user: str | None = None) -> JobRow:
+        """Return a job. `user`: the user among whose jobs the key is looked up; None for all users."""
         with self._lock:
-            record = find_record(self.history.records, key, unique=unique)
+            records = self.history.records
+            if user is not None:
+                records = {job: record for job, record in records.items() if record.submitted.user == user}
+            record = find_record(records, key, unique=unique)
             row = self.history.rows([record], self.scheduler.state, self.driver.running(), self.clock())[0]
             trials = trials_of(self.scheduler.state, record.id, self.history.records)
             return replace(row, spec=shown_spec(record.submitted, record.name), trials=trials)

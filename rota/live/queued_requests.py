@@ -31,6 +31,8 @@ class KnownJobAgain:
 @dataclass(frozen=True)
 class Cancel:
     job: int
+    by: str | None
+    """Name of the user who requested it; None if it was the program itself."""
     done: "Future[int]"
 
 

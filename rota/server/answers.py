@@ -8,7 +8,16 @@ from typing import Any
 from fastapi.responses import JSONResponse
 
 from rota import __version__
-from rota.errors import ConflictError, IllegalTransition, InputError, PolicyError, RotaError, SolverError, UnknownNameError
+from rota.errors import (
+    ConflictError,
+    ForbiddenError,
+    IllegalTransition,
+    InputError,
+    PolicyError,
+    RotaError,
+    SolverError,
+    UnknownNameError,
+)
 from rota.wire.problems import encode_error
 
 VERSION_HEADER = "Rota-Version"
@@ -54,6 +63,7 @@ _STATUS: tuple[tuple[type[RotaError], int], ...] = (
     (UnknownNameError, 404),
     (ConflictError, 409),
     (InputError, 400),
+    (ForbiddenError, 403),
     (PolicyError, 409),
     (SolverError, 409),
     (IllegalTransition, 500),

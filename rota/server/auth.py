@@ -1,11 +1,11 @@
-"""The guard in front of the server: it checks the host name, the token and the size of each request.
+"""The guard in front of the server: it checks the host name, the user and the size of each request.
 
-A request must name this machine as its host, because a page of another site can make a browser send requests here under that
-site's name. The API also needs the token. A body that is too large is not read.
+A request over plain TCP must name this machine as its host, because a page of another site can make a browser send requests here
+under that site's name. Over TLS the certificate prevents that. The API also needs a user, known by a token or by the Unix user at
+the other end of a Unix socket. A body that is too large is not read.
 """
 
 import asyncio
-import hmac
 import ipaddress
 import re
 from collections.abc import Collection, MutableMapping
@@ -14,16 +14,20 @@ from typing import Any
 from starlette.datastructures import Headers, MutableHeaders
 from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
-from rota.errors import OptionError, RotaError
+from rota.errors import ForbiddenError, RotaError
 from rota.server.answers import HEADERS, HttpError
+from rota.server.identities import Identities
+from rota.wire.actor import Actor
 from rota.wire.problems import MAX_BODY_BYTES, MAX_SEVERAL_BYTES
 
 API = "/api/v1"
-MIN_TOKEN_CHARS = 16
 BODY_SECONDS = 30.0
 """Time limit for a client to send the body of its request, in seconds."""
-KNOWN = "rota.known"
-"""Key in the scope of a request that has the token."""
+ACTOR = "rota.actor"
+"""Key in the scope of a request whose user is known."""
+UNIX_PEER = "unix-user:"
+"""Prefix of the client's host in the scope of a request through a Unix socket. The number of the Unix user follows."""
+_READING = ("GET", "HEAD", "OPTIONS")
 
 _HOST = re.compile(r"(\[[0-9a-f:.]+\]|[a-z0-9._-]+)(?::\d{1,5})?", re.ASCII)
 
@@ -31,13 +35,8 @@ _HOST = re.compile(r"(\[[0-9a-f:.]+\]|[a-z0-9._-]+)(?::\d{1,5})?", re.ASCII)
 class RequestGuard:
     """Middleware that passes on only requests that are allowed."""
 
-    def __init__(self, app: ASGIApp, *, token: str, allowed_hosts: Collection[str]) -> None:
-        if len(token) < MIN_TOKEN_CHARS:
-            raise OptionError(
-                f"is shorter than {MIN_TOKEN_CHARS} characters.", field="token", hint="rota.wire.address.make_token"
-            )
-        self._app = app
-        self._token = token.encode()
+    def __init__(self, app: ASGIApp, *, identities: Identities, allowed_hosts: Collection[str]) -> None:
+        self._app, self._identities = app, identities
         self._hosts = {name.lower() for name in allowed_hosts} | {"localhost"}
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
@@ -57,12 +56,19 @@ class RequestGuard:
 
     def _check(self, scope: Scope) -> None:
         headers = Headers(scope=scope)
-        if not _through_a_file(scope) and not self._is_here(headers.getlist("host")):
+        checks_host = scope.get("scheme") != "https" and not _through_a_file(scope)
+        if checks_host and not self._is_here(headers.getlist("host")):
             error = RotaError("This scheduler does not answer to that host name.", hint="http://127.0.0.1, http://localhost")
             raise HttpError(error, 421)
         path: str = scope["path"]
-        if self._is_known(headers.getlist("authorization")):
-            scope[KNOWN] = True
+        actor = self._actor(scope, headers.getlist("authorization"))
+        if actor is not None:
+            scope[ACTOR] = actor
+            if scope["method"] not in _READING:
+                try:
+                    actor.check_user()
+                except ForbiddenError as refusal:
+                    raise HttpError(refusal, 403) from None
         elif path == API or path.startswith(API + "/"):
             error = RotaError("The token is missing or wrong.", hint="Authorization: Bearer, with the token in the home")
             raise HttpError(error, 401, {"WWW-Authenticate": "Bearer"})
@@ -77,12 +83,24 @@ class RequestGuard:
         except ValueError:
             return False
 
-    def _is_known(self, given: list[str]) -> bool:
+    def _actor(self, scope: Scope, given: list[str]) -> Actor | None:
+        """Return who sent a request: the user of its token, or without a token the Unix user at the other end of the socket."""
+        if not given:
+            uid = unix_peer(scope)
+            return None if uid is None else self._identities.by_uid(uid)
         if len(given) != 1:
-            return False
+            return None
         scheme, _, token = given[0].partition(" ")
         # Headers are decoded as Latin-1, so encoding them as Latin-1 returns the bytes that were sent.
-        return hmac.compare_digest(token.strip().encode("latin-1"), self._token) and scheme.lower() == "bearer"
+        return self._identities.by_token(token.strip().encode("latin-1")) if scheme.lower() == "bearer" else None
+
+
+def unix_peer(scope: Scope) -> int | None:
+    """Return the Unix user at the other end of a Unix socket; None for other connections."""
+    client = scope.get("client")
+    if client is None or not client[0].startswith(UNIX_PEER):
+        return None
+    return int(client[0].removeprefix(UNIX_PEER))
 
 
 def _through_a_file(scope: Scope) -> bool:

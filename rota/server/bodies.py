@@ -11,6 +11,7 @@ from pydantic import AfterValidator, BaseModel, ConfigDict, Field, StrictInt, St
 from rota.errors import InputError, SpecError
 from rota.files.csv_table import shown
 from rota.files.tree import DEEPEST, TreeEntry
+from rota.server.identities import JobOwner
 from rota.wire.job_filter import MAX_TOGETHER
 from rota.wire.spec import Spec, located
 from rota.wire.submission import Submission, naming
@@ -78,7 +79,6 @@ class SubmissionBody(JobBody):
     """A job."""
 
     example = '{"spec": {"run": ...}, "user": ..., "workdir": ..., "env": {...}}'
-    user: User
     workdir: Workdir
 
 
@@ -124,26 +124,30 @@ _PROBLEMS: Mapping[str, tuple[str, str | None]] = {
 B = TypeVar("B", bound=Body)
 
 
-def read_submission(raw: bytes) -> Submission:
+OwnerOf = Callable[[str | None], JobOwner]
+"""Finds to whom a job belongs, from the user that its submission names, if it names one."""
+
+
+def read_submission(raw: bytes, owner_of: OwnerOf) -> Submission:
     body = _read(SubmissionBody, raw)
-    return Submission(body.spec, body.user, body.workdir, body.env, body.idempotency_key)
+    owner = owner_of(body.user)
+    return Submission(body.spec, owner.name, body.workdir, body.env, body.idempotency_key, owner.uid)
 
 
-def read_submissions(raw: bytes) -> list[Submission]:
+def read_submissions(raw: bytes, owner_of: OwnerOf) -> list[Submission]:
     """Parse several jobs."""
     body, found, keys = _read(SubmissionsBody, raw), list[Submission](), set[tuple[str, str]]()
     for index, job in enumerate(body.jobs):
         with naming(index):
-            user, workdir = job.user or body.user, job.workdir or body.workdir
-            if user is None or workdir is None:
-                missing = "user" if user is None else "workdir"
-                raise InputError(_PROBLEMS[missing][0], field=missing, value="None", hint=JobBody.example)
+            (user, uid), workdir = owner_of(job.user or body.user), job.workdir or body.workdir
+            if workdir is None:
+                raise InputError(_PROBLEMS["workdir"][0], field="workdir", value="None", hint=JobBody.example)
             key = job.idempotency_key
             if key is not None and (user, key) in keys:
                 raise InputError("is used twice in this request.", field="idempotency_key", value=key, hint="another key")
             if key is not None:
                 keys.add((user, key))
-            found.append(Submission(job.spec, user, workdir, {**body.env, **job.env}, key))
+            found.append(Submission(job.spec, user, workdir, {**body.env, **job.env}, key, uid))
     return found
 
 

@@ -1,7 +1,7 @@
 """Limits of connections: how many a scheduler has, and how long a request may take to arrive.
 
 Every user of the machine can open connections to a loopback address, and all of them have the same address. So when there are
-too many connections, a new one is not refused. Instead the oldest connection that does not serve a request with the token is
+too many connections, a new one is not refused. Instead the oldest connection that does not serve a request of a known user is
 closed. A command sends its request at once and is served before its connection is the oldest.
 """
 
@@ -16,7 +16,7 @@ from typing import Any, NamedTuple
 import h11
 from uvicorn.protocols.http.h11_impl import H11Protocol
 
-from rota.server.auth import BODY_SECONDS, KNOWN
+from rota.server.auth import ACTOR, BODY_SECONDS, UNIX_PEER
 
 HEADER_SECONDS = 10.0
 """Time limit for the headers of a request to arrive, in seconds."""
@@ -105,6 +105,8 @@ class TimedProtocol(H11Protocol):
     def connection_made(self, transport: asyncio.Transport) -> None:  # type: ignore[override]
         super().connection_made(transport)
         self._peer = peer_of(transport)
+        if isinstance(self._peer, int):  # a name that no TCP address has
+            self.client = (f"{UNIX_PEER}{self._peer}", 0)
         self._timer: asyncio.TimerHandle | None = None
         self._awaited: Any = None
         self._arm()
@@ -125,9 +127,9 @@ class TimedProtocol(H11Protocol):
 
     @property
     def at_work(self) -> bool:
-        """Whether a request with the token is being served."""
+        """Whether a request of a known user is being served."""
         cycle: Any = self.cycle  # None before the first request, contrary to its annotation
-        return cycle is not None and not cycle.response_complete and KNOWN in self.scope
+        return cycle is not None and not cycle.response_complete and ACTOR in self.scope
 
     def drop(self) -> None:
         """Close the connection at once."""

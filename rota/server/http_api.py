@@ -3,8 +3,9 @@
 Calls to the daemon may wait for its lock, so they run in threads. Waiting for changes has a thread of its own.
 """
 
-from collections.abc import Callable, Collection, Mapping, Sequence
+from collections.abc import Callable, Collection, Sequence
 from dataclasses import dataclass
+from functools import partial
 from http import HTTPStatus
 from typing import Annotated, Protocol
 
@@ -17,10 +18,11 @@ from rota import __version__
 from rota.errors import InputError, OptionError, RotaError
 from rota.files.csv_table import shown
 from rota.server.answers import HttpError, JsonAnswer, status_of
-from rota.server.auth import API, RequestGuard
+from rota.server.auth import ACTOR, API, RequestGuard
 from rota.server.bodies import (
     MAX_KEY_CHARS,
     CancellationsBody,
+    OwnerOf,
     PolicyBody,
     SubmissionBody,
     SubmissionsBody,
@@ -31,10 +33,12 @@ from rota.server.bodies import (
 )
 from rota.server.changes import MAX_WAIT_SECONDS, ChangeFeed, ChangeSource
 from rota.server.description import body_of, describe, problems
+from rota.server.identities import Identities
+from rota.server.privacy import Privacy
 from rota.server.readiness import Readiness
+from rota.wire.actor import Actor
 from rota.wire.job_filter import MAX_JOBS, PAGE_JOBS, UNFINISHED, JobFilter
-from rota.wire.rows import CancelRow, JobRow, LogChunk, NodeRow, PageRow, ReadyRow, StatusRow, TakenRow, WhyRow
-from rota.wire.spec import Spec
+from rota.wire.rows import ActorRow, CancelRow, JobRow, LogChunk, NodeRow, PageRow, ReadyRow, StatusRow, TakenRow, WhyRow
 from rota.wire.submission import Submission
 
 MAX_PIECE_BYTES = 1_048_576
@@ -42,7 +46,7 @@ _MAX_INTEGER = 2**53
 """Largest integer that every JSON parser reads exactly."""
 
 _NOT_NOW = HTTPStatus.SERVICE_UNAVAILABLE
-_OF_A_JOB = problems(HTTPStatus.NOT_FOUND, HTTPStatus.CONFLICT)
+_OF_A_JOB = problems(HTTPStatus.FORBIDDEN, HTTPStatus.NOT_FOUND, HTTPStatus.CONFLICT)
 
 Everything = Annotated[bool, Query(alias="all", description="Return ended jobs too.")]
 User = Annotated[str, Query(max_length=100, description="Return only this user's jobs.")]
@@ -61,6 +65,15 @@ Tail = Annotated[
 ]
 Seen = Annotated[int, Query(ge=0, le=_MAX_INTEGER, description="Number of changes that the client has seen.")]
 Timeout = Annotated[float, Query(ge=0, allow_inf_nan=False, description=f"Longest wait, in s; at most {MAX_WAIT_SECONDS:g}.")]
+
+
+def _actor(request: Request) -> Actor:
+    """Return who sent the request. The guard refuses requests of unknown users."""
+    actor: Actor = request.scope[ACTOR]
+    return actor
+
+
+By = Annotated[Actor, Depends(_actor)]
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -82,13 +95,13 @@ class ChangeRow:
 class ServedDaemon(ChangeSource, Protocol):
     """Methods of a daemon that the API calls, from any thread."""
 
-    def submit(self, spec: Spec, user: str, workdir: str, env: Mapping[str, str], key: str | None = None) -> JobRow: ...
+    def submit(self, sent: Submission) -> JobRow: ...
     def submit_many(self, submissions: Sequence[Submission]) -> list[TakenRow]: ...
-    def cancel(self, job: int) -> JobRow: ...
-    def cancel_many(self, keys: Sequence[str]) -> list[CancelRow]: ...
+    def cancel(self, job: int, by: Actor) -> JobRow: ...
+    def cancel_many(self, keys: Sequence[str], by: Actor) -> list[CancelRow]: ...
     def jobs(self, wanted: JobFilter = UNFINISHED) -> list[JobRow]: ...
     def page(self, wanted: JobFilter = UNFINISHED) -> PageRow: ...
-    def job(self, key: str, unique: bool = False) -> JobRow: ...
+    def job(self, key: str, unique: bool = False, user: str | None = None) -> JobRow: ...
     def why(self, job: int) -> WhyRow: ...
     def logs(self, job: int, offset: int, limit: int, tail: int | None = None) -> LogChunk: ...
     def status(self) -> StatusRow: ...
@@ -98,10 +111,16 @@ class ServedDaemon(ChangeSource, Protocol):
 
 
 def make_app(
-    daemon: ServedDaemon, token: str, allowed_hosts: Collection[str] = (), lead_problem: Callable[[], str] = lambda: ""
+    daemon: ServedDaemon,
+    identities: Identities,
+    allowed_hosts: Collection[str] = (),
+    lead_problem: Callable[[], str] = lambda: "",
+    *,
+    hide_names: bool = False,
 ) -> FastAPI:
     """Build the application. `allowed_hosts` are names of this machine that requests may use, besides the loopback names.
-    `lead_problem` returns why this process may no longer be leader, or an empty text.
+    `lead_problem` returns why this process may no longer be leader, or an empty text. With `hide_names`, users do not see the
+    names of other users' jobs.
 
     `app.state.changes.close()` releases clients that wait for changes. Call it in the event loop before the server stops.
     """
@@ -115,7 +134,7 @@ def make_app(
         telemetry={"tracing": False, "metrics": False, "logs": False, "auto_configure": False},
     )
     app.state.changes = ChangeFeed(daemon)
-    app.add_middleware(RequestGuard, token=token, allowed_hosts=allowed_hosts)
+    app.add_middleware(RequestGuard, identities=identities, allowed_hosts=allowed_hosts)
     _errors(app)
 
     describe(app)
@@ -133,20 +152,21 @@ def make_app(
         found = await readiness.now()
         return JsonAnswer(found, HTTPStatus.OK if found.ready else _NOT_NOW)
 
-    app.include_router(_router(daemon, app.state.changes), prefix=API)
+    app.state.identities = identities
+    app.include_router(_router(daemon, app.state.changes, Privacy(hide_names)), prefix=API)
     return app
 
 
-def _router(daemon: ServedDaemon, changes: ChangeFeed) -> APIRouter:
-    api = APIRouter(responses=problems(HTTPStatus.UNAUTHORIZED))
+def _router(daemon: ServedDaemon, changes: ChangeFeed, privacy: Privacy) -> APIRouter:
+    api = APIRouter(responses=problems(HTTPStatus.UNAUTHORIZED, HTTPStatus.FORBIDDEN))
 
-    def found(key: str, unique: bool = False) -> JobRow:
+    def found(key: str, by: Actor, unique: bool = False) -> JobRow:
         # An empty key would match the beginning of every name.
         if not key or len(key) > MAX_KEY_CHARS:
             problem = InputError("there is no such job.", field="job", value=shown(key), hint="rota jobs")
             raise HttpError(problem, HTTPStatus.NOT_FOUND)
         try:
-            return daemon.job(key, unique)
+            return daemon.job(key, unique, privacy.searched_user(key, by))
         except OptionError as error:
             raise HttpError(error, HTTPStatus.CONFLICT) from None
 
@@ -160,8 +180,7 @@ def _router(daemon: ServedDaemon, changes: ChangeFeed) -> APIRouter:
     def submit(sent: Annotated[Submission, Depends(_submission)]) -> JsonAnswer:
         """Submit a job. When the response arrives, the job is in the journal. Repeating a submission with the same
         `idempotency_key` returns the existing job."""
-        row = daemon.submit(sent.spec, sent.user, sent.workdir, sent.env, sent.idempotency_key)
-        return JsonAnswer(row, HTTPStatus.CREATED)
+        return JsonAnswer(daemon.submit(sent), HTTPStatus.CREATED)
 
     @api.get("/jobs", response_model=list[JobRow])
     def jobs(
@@ -171,9 +190,11 @@ def _router(daemon: ServedDaemon, changes: ChangeFeed) -> APIRouter:
         since: Since = 0.0,
         after: After = 0,
         limit: PageSize = PAGE_JOBS,
+        *,
+        by: By,
     ) -> JsonAnswer:
         """Return a page of the unfinished jobs, or of all jobs, by number. The last page is not full."""
-        return JsonAnswer(daemon.jobs(JobFilter(everything, user, phase, since, after, limit)))
+        return JsonAnswer(privacy.rows(daemon.jobs(JobFilter(everything, user, phase, since, after, limit)), by))
 
     @api.get("/page", response_model=PageRow)
     def page(
@@ -183,10 +204,13 @@ def _router(daemon: ServedDaemon, changes: ChangeFeed) -> APIRouter:
         since: Since = 0.0,
         skip: Skip = 0,
         limit: PageSize = PAGE_JOBS,
+        *,
+        by: By,
     ) -> JsonAnswer:
         """Return a page of jobs in the order for people, and the number of jobs: jobs with GPUs first, then waiting jobs, then
         ended jobs, the latest first."""
-        return JsonAnswer(daemon.page(JobFilter(everything, user, phase, since, 0, limit, skip)))
+        found = daemon.page(JobFilter(everything, user, phase, since, 0, limit, skip))
+        return JsonAnswer(PageRow(jobs=privacy.rows(found.jobs, by), total=found.total))
 
     @api.post(
         "/submissions",
@@ -205,33 +229,40 @@ def _router(daemon: ServedDaemon, changes: ChangeFeed) -> APIRouter:
         openapi_extra=body_of(CancellationsBody),
         responses={**_OF_A_JOB, **problems(_NOT_NOW)},
     )
-    def cancel_many(keys: Annotated[list[str], Depends(_cancellations)]) -> JsonAnswer:
+    def cancel_many(keys: Annotated[list[str], Depends(_cancellations)], by: By) -> JsonAnswer:
         """Cancel several jobs. If a key matches no job or several jobs, none is cancelled."""
         try:
-            return JsonAnswer(daemon.cancel_many(keys))
+            return JsonAnswer(daemon.cancel_many(keys, by))
         except OptionError as error:
             raise HttpError(error, HTTPStatus.CONFLICT) from None
 
     # A key is an id, a name or the unique beginning of one. Names may contain slashes, hence `path`; longer paths come first.
     @api.get("/jobs/{key:path}/why", response_model=WhyRow, responses=_OF_A_JOB)
-    def why(key: str) -> JsonAnswer:
+    def why(key: str, by: By) -> JsonAnswer:
         """Return why a job is not running."""
-        return JsonAnswer(daemon.why(found(key).id))
+        return JsonAnswer(privacy.why(daemon.why(found(key, by).id), by))
 
     @api.get("/jobs/{key:path}/logs", response_model=LogChunk, responses=_OF_A_JOB)
-    def logs(key: str, offset: Offset = 0, limit: Limit = 65_536, tail: Tail = None) -> JsonAnswer:
-        """Return a piece of a job's output."""
-        return JsonAnswer(daemon.logs(found(key).id, offset, limit, tail))
+    def logs(key: str, offset: Offset = 0, limit: Limit = 65_536, tail: Tail = None, *, by: By) -> JsonAnswer:
+        """Return a piece of a job's output. Users read only the output of their own jobs."""
+        row = found(key, by)
+        privacy.check_may_read(row, by)
+        return JsonAnswer(daemon.logs(row.id, offset, limit, tail))
 
     @api.post("/jobs/{key:path}/cancel", response_model=JobRow, responses={**_OF_A_JOB, **problems(_NOT_NOW)})
-    def cancel(key: str) -> JsonAnswer:
+    def cancel(key: str, by: By) -> JsonAnswer:
         """Cancel a job."""
-        return JsonAnswer(daemon.cancel(found(key, unique=True).id))
+        return JsonAnswer(daemon.cancel(found(key, by, unique=True).id, by))
 
     @api.get("/jobs/{key:path}", response_model=JobRow, responses=_OF_A_JOB)
-    def job(key: str, unique: Unique = False) -> JsonAnswer:
-        """Return one job."""
-        return JsonAnswer(found(key, unique))
+    def job(key: str, unique: Unique = False, *, by: By) -> JsonAnswer:
+        """Return one job. Its spec is for its owner and for operators."""
+        return JsonAnswer(privacy.row(found(key, by, unique), by))
+
+    @api.get("/me", response_model=ActorRow)
+    def me(by: By) -> JsonAnswer:
+        """Return who sends this request, and their role."""
+        return JsonAnswer(ActorRow(name=by.name, role=by.role, uid=by.uid))
 
     @api.get("/status", response_model=StatusRow)
     def status() -> JsonAnswer:
@@ -249,8 +280,9 @@ def _router(daemon: ServedDaemon, changes: ChangeFeed) -> APIRouter:
         openapi_extra=body_of(PolicyBody),
         responses=problems(HTTPStatus.NOT_FOUND, HTTPStatus.CONFLICT, _NOT_NOW),
     )
-    def set_policy(named: Annotated[str, Depends(_policy)]) -> JsonAnswer:
-        """Replace the policy."""
+    def set_policy(named: Annotated[str, Depends(_policy)], by: By) -> JsonAnswer:
+        """Replace the policy. Only an operator may do this."""
+        by.check_operator()
         return JsonAnswer(daemon.set_policy(named))
 
     @api.get("/changes", response_model=ChangeRow, responses=problems(_NOT_NOW))
@@ -265,12 +297,17 @@ async def _policy(request: Request) -> str:
     return read_policy(await request.body())
 
 
+def _owner_of(request: Request) -> OwnerOf:
+    identities: Identities = request.app.state.identities
+    return partial(identities.job_owner, _actor(request))
+
+
 async def _submission(request: Request) -> Submission:
-    return read_submission(await request.body())
+    return read_submission(await request.body(), _owner_of(request))
 
 
 async def _submissions(request: Request) -> list[Submission]:
-    return await to_thread.run_sync(read_submissions, await request.body())
+    return await to_thread.run_sync(read_submissions, await request.body(), _owner_of(request))
 
 
 async def _cancellations(request: Request) -> list[str]:

@@ -7,8 +7,8 @@ import stat
 import sys
 import threading
 import time
-from collections.abc import Callable, Iterator, Mapping
-from contextlib import closing, contextmanager, nullcontext, suppress
+from collections.abc import Callable, Mapping
+from contextlib import closing, nullcontext, suppress
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
@@ -45,8 +45,10 @@ from rota.ray.find import AUTO, checked_cluster
 from rota.ray.port import read_address
 from rota.server.http_api import make_app
 from rota.server.http_server import HttpServer
+from rota.server.identities import Identities
+from rota.server.listeners import LOOPBACK, check_listen, listening
 from rota.server.standby import Lead, leadership, only_one
-from rota.server.unix_socket import listening_on_file
+from rota.server.tls import Certificate
 from rota.wire.address import make_token, remove_address, write_address
 
 PRETEND = "4xV100"
@@ -73,7 +75,6 @@ BEGIN_SECONDS = 10.0
 """Longest wait for notes on the first decision before the last line of a start is printed, in seconds."""
 TRY = "try: rota submit --gpus 1 -- python -c \"print('hello')\""
 """Last line of a start."""
-LOOPBACK = ("127.0.0.1", "::1", "localhost")
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -82,7 +83,16 @@ class ServeOptions:
 
     home: Path
     pretend: str | None = None
-    listen: str = "127.0.0.1:7070"
+    listen: tuple[str, ...] = ()
+    """Addresses to listen on, HOST:PORT or unix:PATH; empty for the defaults."""
+    all_users: bool = False
+    """Whether all Unix users of this machine are served, and each job runs as the user who submitted it."""
+    hide_names: bool = False
+    """Whether users do not see the names of other users' jobs."""
+    tls_cert: Path | None = None
+    """Certificate chain for TLS; None if TCP connections do not use TLS."""
+    tls_key: Path | None = None
+    """Private key of the certificate."""
     given: Mapping[str, Any] = field(default_factory=dict)
     """Fields of a study (`rota.compose.live_fields`) that were given. Other fields keep the home's last values; the policy of a
     new home is `POLICY`."""
@@ -198,6 +208,8 @@ def _check_plain(options: ServeOptions) -> None:
         raise OptionError("must be more than 0.", field="--lease-seconds", value=options.lease_seconds, hint=hint)
     if not MIN_LIMIT_BYTES / (1 << 20) <= options.log_mb <= MAX_LOG_MB:
         raise OptionError(f"must be from 0.016 to {MAX_LOG_MB:,}.", field="--log-mb", value=options.log_mb, hint="--log-mb 64")
+    check_listen(options.listen, all_users=options.all_users, tls=options.tls_cert is not None)
+    certificate_of(options)
     if options.ray is not None and options.pretend is not None:
         raise OptionError("does not go with --ray.", field="--pretend", value=options.pretend, hint="leave --pretend out")
 
@@ -254,7 +266,9 @@ def serve(options: ServeOptions, say: Callable[[str], None]) -> None:
 def _serve(options: ServeOptions, checked: CheckedOptions, journal: Journal, run: "_Run", say: Callable[[str], None]) -> None:
     """Serve while this process is leader."""
     cluster = checked.driver.discover_cluster()
-    with hold_gpus(checked.gpus_here, options.home), _listening(options.listen) as (listener, url):
+    certificate = certificate_of(options)
+    ways = listening(options.listen, options.home, all_users=options.all_users, tls=certificate is not None)
+    with hold_gpus(checked.gpus_here, options.home), ways as listeners:
         before = journal.setup()
         setup = _first_setup(options, checked, before)
         daemon = Daemon(
@@ -269,27 +283,40 @@ def _serve(options: ServeOptions, checked: CheckedOptions, journal: Journal, run
             tell=say,
             journal=journal,
         )
-        token = make_token(options.home)
-        app = make_app(daemon, token, allowed_hosts=LOOPBACK, lead_problem=run.lead_problem)
-        server = run.server = HttpServer(app)
+        identities = Identities(make_token(options.home), options.home, all_users=options.all_users, on_problem=say)
+        app = make_app(daemon, identities, allowed_hosts=LOOPBACK, lead_problem=run.lead_problem, hide_names=options.hide_names)
+        server = run.server = HttpServer(app, certificate=certificate)
         server.should_exit = bool(run.failed)
         _leave_in_order(server)
-        write_address(options.home, url, os.getpid(), __version__)
+        local = next(each.url for each in listeners if not each.tls)  # its own clients need no certificate
+        write_address(options.home, local, os.getpid(), __version__)
         try:
-            say(f"ready {url}")
+            say(f"ready {listeners[0].url}")
             by = f"policy {setup.policy}, placer {setup.placer_name}"
             gpus = counted(cluster.gpus, "pretend GPU" if checked.pretend else "GPU")
             say(f"{gpus}: {cluster}   {by}   home {options.home}")
+            served = "all users of this machine; each job runs as its user" if options.all_users else identities.owner.name
+            say(f"serves {served}" + "".join(f"   also at {each.url}" for each in listeners[1:]))
             flags_before = before.flags if before is not None else {}
             for line in (*describe_given_changes(flags_before, setup.flags), *_type_assumptions(checked, setup.flags)):
                 say(line)
             daemon.start()  # started after the first line, `ready`, since it may print notes
             daemon.begun.wait(BEGIN_SECONDS)
             say(TRY)
-            server.run(sockets=[listener])
+            server.run(sockets=[each.socket for each in listeners])
         finally:
             remove_address(options.home, os.getpid())
             daemon.stop()
+
+
+def certificate_of(options: ServeOptions) -> Certificate | None:
+    """Return the certificate of the options; None if TCP connections do not use TLS."""
+    if options.tls_cert is None or options.tls_key is None:
+        if options.tls_cert is not None or options.tls_key is not None:
+            given, missing = ("--tls-cert", "--tls-key") if options.tls_cert is not None else ("--tls-key", "--tls-cert")
+            raise OptionError(f"needs {missing} too.", field=given, hint="--tls-cert CHAIN.pem --tls-key KEY.pem")
+        return None
+    return Certificate(options.tls_cert, options.tls_key)
 
 
 def _leave_in_order(server: HttpServer) -> None:
@@ -381,29 +408,3 @@ def this_machine(pretend: str | None, otherwise: str = PRETEND) -> tuple[Cluster
         nodes.append(Node(name, accelerator, len(mine), host_gib=parking_gib(memory_gib, len(mine) / len(found))))
     text = " + ".join(f"1x({len(mine)}x{accelerator})" for accelerator, mine in by_type.items())
     return Cluster.of(nodes, text), list(by_type.values())
-
-
-@contextmanager
-def _listening(listen: str) -> Iterator[tuple[socket.socket, str]]:
-    """Return a bound socket, and its address as clients write it."""
-    if listen.startswith("unix:"):
-        with listening_on_file(listen) as found:
-            yield found
-        return
-    host, _, port = listen.rpartition(":")
-    host = host.removeprefix("[").removesuffix("]")
-    if host not in LOOPBACK or not port.isdigit() or int(port) > 65535:
-        problem_text = "only loopback addresses are served in this version" if host not in LOOPBACK else "is not HOST:PORT"
-        raise OptionError(f"{problem_text}.", field="--listen", value=listen, hint="--listen 127.0.0.1:7070")
-    # IPPROTO_TCP must be explicit, or the event loop would leave Nagle's algorithm on, which delays responses by 40 ms.
-    listener = socket.socket(socket.AF_INET6 if host == "::1" else socket.AF_INET, socket.SOCK_STREAM, socket.IPPROTO_TCP)
-    listener.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
-    with listener:
-        try:
-            listener.bind((host, int(port)))
-        except OSError as problem:
-            raise OptionError(
-                f"{problem.strerror or problem}.", field="--listen", value=listen, hint="--listen 127.0.0.1:0 takes any free port"
-            ) from None
-        listener.listen(128)
-        yield listener, f"http://{f'[{host}]' if ':' in host else host}:{listener.getsockname()[1]}"

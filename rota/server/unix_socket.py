@@ -18,8 +18,9 @@ WAITING = 128
 
 
 @contextmanager
-def listening_on_file(listen: str) -> Iterator[tuple[socket.socket, str]]:
-    """Yield a listening socket and its address as clients write it. `listen` is `unix:FILE`."""
+def listening_on_file(listen: str, *, all_users: bool = False) -> Iterator[tuple[socket.socket, str]]:
+    """Yield a listening socket and its address as clients write it. `listen` is `unix:FILE`. With `all_users`, every user of the
+    machine can connect if they can enter the folder; otherwise only this user."""
     path = Path(listen.removeprefix("unix:")).absolute()
     if not path.name:
         raise OptionError("is not the path of a file.", field="--listen", value=listen, hint=HINT)
@@ -36,8 +37,9 @@ def listening_on_file(listen: str) -> Iterator[tuple[socket.socket, str]]:
         )
         try:
             _make_room(folder, path.name, address, listen)
-            os.fchmod(listener.fileno(), 0o600)  # before listening, so other users can never connect
-            listener.bind(address)
+            os.fchmod(listener.fileno(), 0o666 if all_users else 0o600)  # before listening, so other users can never connect
+            with _mode_as_it_is():
+                listener.bind(address)
             made = os.stat(path.name, dir_fd=folder, follow_symlinks=False)
         except OptionError:
             raise
@@ -53,6 +55,16 @@ def listening_on_file(listen: str) -> Iterator[tuple[socket.socket, str]]:
     finally:
         listener.close()
         os.close(folder)
+
+
+@contextmanager
+def _mode_as_it_is() -> Iterator[None]:
+    """Give a socket the mode that it has, whatever the umask of this process is."""
+    umask = os.umask(0)
+    try:
+        yield
+    finally:
+        os.umask(umask)
 
 
 def _make_room(folder: int, name: str, address: str, listen: str) -> None:

@@ -10,10 +10,12 @@ from typing import Any, TypeVar
 from urllib.parse import quote
 
 from rota.errors import BusyError, OptionError, RotaError, UnreachableError
-from rota.wire.address import home_folder, read_address
+from rota.wire.address import read_address
+from rota.wire.find_scheduler import find_scheduler
 from rota.wire.job_filter import MAX_TOGETHER, PAGE_JOBS
 from rota.wire.problems import MAX_SEVERAL_BYTES
 from rota.wire.rows import (
+    ActorRow,
     CancelRow,
     GpuRow,
     JobRow,
@@ -48,23 +50,37 @@ SECONDS_PER_JOB = 0.01
 PASSED_ON = ("PATH", "HOME", "LANG", "VIRTUAL_ENV", "PYTHONPATH", "CONDA_PREFIX")
 """Variables of the submitting process that a job needs to find the same programs. The spec's `env` overrides them."""
 
-Row = TypeVar("Row", JobRow, TrialRow, ReasonRow, WhyRow, StatusRow, NodeRow, GpuRow, LogChunk, PageRow, TakenRow, CancelRow)
-_ROWS = (JobRow, TrialRow, ReasonRow, WhyRow, StatusRow, NodeRow, GpuRow, LogChunk, PageRow, TakenRow, CancelRow)
+Row = TypeVar(
+    "Row", ActorRow, JobRow, TrialRow, ReasonRow, WhyRow, StatusRow, NodeRow, GpuRow, LogChunk, PageRow, TakenRow, CancelRow
+)
+_ROWS = (ActorRow, JobRow, TrialRow, ReasonRow, WhyRow, StatusRow, NodeRow, GpuRow, LogChunk, PageRow, TakenRow, CancelRow)
 _NAMES = {kind: frozenset(each.name for each in fields(kind)) for kind in _ROWS}
 
 
 def connect(home: Path | str | None = None) -> "Client":
-    """Return a client of the scheduler of this home; by default that of $ROTA_HOME, or ~/.rota."""
-    url, token = read_address(home)
-    return Client(url, token, home=str(home_folder(home)))
+    """Return a client of the scheduler of this home; by default that of $ROTA_ADDRESS, else that of $ROTA_HOME or ~/.rota, else
+    the one that all users of this machine share."""
+    found = find_scheduler(home)
+    return Client(found.urls, found.token, home=found.home or "", ca_file=found.ca_file)
 
 
 class Client:
     """A client of one scheduler. Each request has its own connection, so threads may share a client."""
 
-    def __init__(self, url: str, token: str, *, home: str = "", answer_seconds: float = ANSWER_SECONDS) -> None:
-        self._transport = HttpTransport(url, token, home=home, answer_seconds=answer_seconds)
-        self.url, self.home = url, home
+    def __init__(
+        self,
+        url: str | Sequence[str],
+        token: str | None,
+        *,
+        home: str = "",
+        ca_file: str | None = None,
+        answer_seconds: float = ANSWER_SECONDS,
+    ) -> None:
+        """`url`: address of the scheduler, or of several of which one is leader. `token`: None if the scheduler knows this user
+        by its Unix socket. `ca_file`: certificates of the authority that signed the scheduler's."""
+        urls = (url,) if isinstance(url, str) else tuple(url)
+        self._transport = HttpTransport(urls, token, home=home, answer_seconds=answer_seconds, ca_file=ca_file)
+        self.url, self.home = urls[0], home
         self.on_retry: Callable[[RotaError], None] = lambda problem: None
         """Called before a submission is sent again, with the reason."""
 
@@ -80,7 +96,7 @@ class Client:
     def submit_spec(self, spec: Mapping[str, Any], *, user: str = "", workdir: str = "", key: str = "") -> JobRow:
         """Submit a spec as plain data, which the scheduler checks. On return the job is in the scheduler's journal. An unanswered
         request is sent again, with a key that makes sure that the job is submitted once."""
-        return _job(self._send_again("/jobs", submission(spec, user=user, workdir=workdir, key=key)))
+        return _job(self._send_again("/jobs", submission(spec, user=user or self._own_name(), workdir=workdir, key=key)))
 
     def _send_again(self, path: str, body: Mapping[str, Any], **limits: Any) -> Any:
         """Send a request that may be repeated until it is answered. If the first request could not be sent, raise at once."""
@@ -99,12 +115,17 @@ class Client:
             pause = min(2 * pause, MAX_PAUSE_SECONDS)
             self._look_for_scheduler()
 
+    def _own_name(self) -> str:
+        """Return the name under which this process submits jobs to the scheduler of its own home. Other schedulers know it."""
+        return user_name() if self.home else ""
+
     def _look_for_scheduler(self) -> None:
         """Read the address again: the scheduler may have been restarted, or another may be leader."""
         if self.home:
             with contextlib.suppress(UnreachableError):
                 self.url, token = read_address(self.home)
-                self._transport = HttpTransport(self.url, token, home=self.home, answer_seconds=self._transport.answer_seconds)
+                seconds = self._transport.answer_seconds
+                self._transport = HttpTransport((self.url,), token, home=self.home, answer_seconds=seconds)
 
     def submit_many(self, specs: Iterable[Mapping[str, Any]], *, user: str = "", workdir: str = "") -> "list[Job]":
         """Submit at most 10,000 jobs, each a spec as plain data such as `{"run": "python train.py", "gpus": 2}`. All jobs are
@@ -115,7 +136,12 @@ class Client:
         ]
         if len(jobs) > MAX_TOGETHER:
             raise OptionError(f"are {len(jobs):,}; a call takes at most {MAX_TOGETHER:,}.", field="specs", hint="several calls")
-        sent = {"jobs": jobs, "user": user or user_name(), "workdir": workdir or str(Path.cwd()), "env": _variables(PASSED_ON)}
+        sent = {
+            "jobs": jobs,
+            "user": user or self._own_name() or None,
+            "workdir": workdir or str(Path.cwd()),
+            "env": _variables(PASSED_ON),
+        }
         more = SECONDS_PER_JOB * len(jobs)
         taken = self._send_again("/submissions", sent, more_seconds=more, most_bytes=MAX_SEVERAL_BYTES)
         return [Job(self, _row(TakenRow, each)) for each in taken]
@@ -192,6 +218,10 @@ class Client:
             plain = self._transport.ask("POST", "/cancellations", body={"jobs": some}, more_seconds=SECONDS_PER_JOB * len(some))
             found += [_row(CancelRow, {**each, "job": _job(each["job"])}) for each in plain]
         return found
+
+    def me(self) -> ActorRow:
+        """Return the user whom the scheduler takes this client for, and their role."""
+        return _row(ActorRow, self._transport.ask("GET", "/me"))
 
     def status(self) -> StatusRow:
         """Return the cluster in one row: GPUs, policy, jobs by phase."""
@@ -283,10 +313,11 @@ def new_key() -> str:
 
 
 def submission(spec: Mapping[str, Any], *, user: str = "", workdir: str = "", key: str = "") -> dict[str, Any]:
-    """Return the body of one submission. A submission without a key gets a unique one."""
+    """Return the body of one submission. Without a user, it belongs to the user who sends it. Without a key, it gets a unique
+    one."""
     return {
         "spec": spec,
-        "user": user or user_name(),
+        "user": user or None,
         "workdir": workdir or str(Path.cwd()),
         "env": passed_environment(spec.get("env")),
         "idempotency_key": key or new_key(),

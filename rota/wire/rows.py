@@ -148,6 +148,20 @@ class TakenRow:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
+class ActorRow:
+    """Who sends a request."""
+
+    name: str
+    role: str
+    """`viewer`, `user` or `operator`."""
+    uid: int | None = None
+    """Unix user as whom the actor's jobs run; None for the scheduler's own user."""
+
+    def to_dict(self) -> dict[str, Any]:
+        return asdict(self)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
 class CancelRow:
     """A job for which cancellation was requested."""
 

@@ -6,7 +6,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from rota.errors import ConflictError, InputError, JournalError, OptionError, RotaError, SpecError
+from rota.errors import ConflictError, ForbiddenError, InputError, JournalError, OptionError, RotaError, SpecError
 from rota.wire.spec import Spec, decode_spec, encode_spec, latest_deadline
 
 URL_MARK = "://"
@@ -25,6 +25,8 @@ class Submission:
     """Variables of the submitting process for the job."""
     idempotency_key: str | None = None
     """Key chosen by the client; None if there is none. Submissions of a user with the same key are the same job."""
+    uid: int | None = None
+    """Unix user as whom the job runs; None for the scheduler's own user."""
 
     @property
     def folder(self) -> str:
@@ -61,6 +63,7 @@ def encode_submission(sent: Submission) -> dict[str, Any]:
         "workdir": sent.workdir,
         "env": dict(sent.env),
         "idempotency_key": sent.idempotency_key,
+        "uid": sent.uid,
     }
 
 
@@ -69,7 +72,8 @@ def decode_submission(plain: Mapping[str, Any]) -> Submission:
     if a field is missing."""
     try:
         spec = decode_spec(plain["spec"] if "spec" in plain else _spec_of_0_1(plain))
-        return Submission(spec, plain["user"], plain["workdir"], plain["env"], plain.get("idempotency_key") or None)
+        key, uid = plain.get("idempotency_key") or None, plain.get("uid")
+        return Submission(spec, plain["user"], plain["workdir"], plain["env"], key, uid)
     except KeyError as missing:
         hint = "use the Rota that wrote it, or another --home"
         name = plain.get("spec", plain).get("name", "")
@@ -115,4 +119,5 @@ def naming(index: int) -> Iterator[None]:
         again.field = ".".join(part for part in ("jobs", str(index), error.field) if part)
         raise again from None
     except RotaError as error:
-        raise RotaError(f"jobs[{index}]  {error.message}", hint=error.hint) from None
+        same = ForbiddenError if isinstance(error, ForbiddenError) else RotaError
+        raise same(f"jobs[{index}]  {error.message}", hint=error.hint) from None

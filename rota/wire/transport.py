@@ -9,7 +9,7 @@ import os
 import socket
 import struct
 import time
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from datetime import date
 from pathlib import Path
 from typing import Any
@@ -32,9 +32,14 @@ class UnansweredError(UnreachableError):
 class HttpTransport:
     """Requests to one scheduler. No connection is kept, so threads may share it and nothing needs closing."""
 
-    def __init__(self, url: str, token: str, *, home: str, answer_seconds: float) -> None:
-        self.url, self.home, self.answer_seconds = url, home, answer_seconds
-        self._token = token
+    def __init__(
+        self, urls: Sequence[str], token: str | None, *, home: str, answer_seconds: float, ca_file: str | None = None
+    ) -> None:
+        """`urls`: addresses of schedulers of which one is leader. `token`: None if the scheduler knows this user by the Unix
+        socket. `ca_file`: certificates of the authority that signed the scheduler's; None for those of the system."""
+        self.url, self.home, self.answer_seconds = urls[0], home, answer_seconds
+        """`url`: the address that answered last."""
+        self._urls, self._token, self._ca_file = tuple(urls), token, ca_file
 
     def ask(
         self,
@@ -50,11 +55,13 @@ class HttpTransport:
         request that changes something is sent once."""
         data = _packed(body, most_bytes) if method == "POST" else None
         target = f"/api/v1{path}" + (f"?{urlencode(query)}" if query else "")
-        headers = {"Authorization": f"Bearer {self._token}", "Content-Type": "application/json", "Connection": "close"}
+        headers = {"Content-Type": "application/json", "Connection": "close"}
+        if self._token is not None:
+            headers["Authorization"] = f"Bearer {self._token}"
         tries = LOST_TRIES if method == "GET" else 1
         for left in reversed(range(tries)):
             try:
-                status, text, version = self._exchange(method, target, data, headers, self.answer_seconds + more_seconds)
+                status, text, version = self._reach(method, target, data, headers, self.answer_seconds + more_seconds)
                 break
             except UnansweredError as problem:
                 if left == 0 or not isinstance(problem.__cause__, ConnectionError):
@@ -65,6 +72,22 @@ class HttpTransport:
                 f"What answers at {self.url} is not Rota.", hint="rota up, with another --listen · rota doctor"
             )
         return self._answer(status, text)
+
+    def _reach(
+        self, method: str, target: str, data: bytes | None, headers: Mapping[str, str], seconds: float
+    ) -> tuple[int, bytes, str | None]:
+        """Send a request to the first address at which a scheduler answers, beginning with the last that did."""
+        others = [url for url in self._urls if url != self.url]
+        for url in (self.url, *others):
+            self.url = url
+            try:
+                return self._exchange(method, target, data, headers, seconds)
+            except UnansweredError:
+                raise
+            except UnreachableError:
+                if url == [self.url, *others][-1]:
+                    raise
+        raise AssertionError("there is an address")
 
     def _exchange(
         self, method: str, target: str, data: bytes | None, headers: Mapping[str, str], seconds: float
@@ -103,6 +126,8 @@ class HttpTransport:
             return _Unix(self.url.removeprefix("unix:"), seconds)
         try:
             parts = urlsplit(self.url)
+            if parts.scheme == "https":
+                return _tls_connection(parts.hostname or "", parts.port or 443, seconds, self._ca_file)
             return http.client.HTTPConnection(parts.hostname or "", parts.port or 80, timeout=seconds)
         except (ValueError, http.client.InvalidURL):
             raise UnreachableError(f"{self.url} is not the address of a scheduler.", hint="http://127.0.0.1:7070") from None
@@ -125,8 +150,22 @@ class HttpTransport:
                 f"The scheduler at {self.url} did not answer ({why}); it may have carried out the request.",
                 hint="rota jobs --all",
             )
+        if type(problem).__name__ == "SSLCertVerificationError":  # `ssl` is loaded only for TLS
+            hint = "ROTA_CA_FILE=FILE with the certificates of your authority; the address must have the certificate's name"
+            return UnreachableError(f"Cannot trust the scheduler at {self.url} (certificate: {why}).", hint=hint)
         kind = UnansweredError if reached else UnreachableError
         return kind(f"Cannot reach the scheduler at {self.url} ({why}).", hint="rota up · rota doctor")
+
+
+def _tls_connection(host: str, port: int, seconds: float, ca_file: str | None) -> http.client.HTTPSConnection:
+    import ssl
+
+    try:
+        context = ssl.create_default_context(cafile=ca_file)
+    except (OSError, ssl.SSLError) as problem:
+        why = getattr(problem, "strerror", None) or "has no certificates"
+        raise OptionError(f"{why}.", field="ROTA_CA_FILE", value=ca_file, hint="the PEM file of your authority") from None
+    return http.client.HTTPSConnection(host, port, timeout=seconds, context=context)
 
 
 class _Unix(http.client.HTTPConnection):

@@ -30,7 +30,7 @@ EXAMPLES = [
 ]
 
 MISSING = {
-    "no accounts, quotas or user isolation": {"account", "accounts", "quota", "quotas", "qos", "run_as", "user"},
+    "no accounts or quotas": {"account", "accounts", "quota", "quotas", "qos"},
     "no dependencies between jobs, job arrays, time limits or notifications": {
         "after", "depends", "dependencies", "array", "arrays", "time_limit", "max_run_time", "notify",
     },

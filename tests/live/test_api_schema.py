@@ -21,6 +21,7 @@ from schemathesis.specs.openapi.checks import (  # noqa: E402
 )
 
 from rota.server.http_api import make_app  # noqa: E402
+from rota.server.identities import Identities  # noqa: E402
 from tests.examples import scaled  # noqa: E402
 from tests.live.harness import Site, site  # noqa: E402
 
@@ -41,7 +42,7 @@ NUMBERS = itertools.count()
 KEPT_FIELDS = 2
 NEARLY_ALWAYS_REFUSED = ("progress",)
 
-API = schemathesis.openapi.from_dict(make_app(None, "x" * 20).openapi())  # type: ignore[arg-type]
+API = schemathesis.openapi.from_dict(make_app(None, Identities("x" * 20)).openapi())  # type: ignore[arg-type]
 
 
 @pytest.fixture(scope="module")

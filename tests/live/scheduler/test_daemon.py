@@ -64,7 +64,7 @@ def running(
 
 
 def submit(daemon: Daemon, run: str | list[str], **fields: Any) -> int:
-    return daemon.submit(Spec(run=run, **fields), "ana", "/", {"PATH": "/usr/bin:/bin"}).id
+    return daemon.submit(Submission(Spec(run=run, **fields), "ana", "/", {"PATH": "/usr/bin:/bin"})).id
 
 
 def ended(daemon: Daemon, job: int) -> Any:
@@ -244,7 +244,7 @@ def test_a_name_means_the_job_that_has_not_ended(tmp_path: Path) -> None:
 
 def test_relative_folders_are_refused(tmp_path: Path) -> None:
     with running(tmp_path) as daemon, pytest.raises(SpecError, match="absolute"):
-        daemon.submit(Spec(run="true"), "ana", "somewhere", {})
+        daemon.submit(Submission(Spec(run="true"), "ana", "somewhere", {}))
 
 
 @pytest.mark.parametrize(
@@ -367,7 +367,7 @@ def test_what_is_left_of_a_job(tmp_path: Path) -> None:
 def test_variables_without_a_value_are_passed_through(tmp_path: Path) -> None:
     with running(tmp_path) as daemon:
         spec = Spec.model_validate({"run": "env", "env": ["TOKEN", "EPOCHS=90"]})
-        job = daemon.submit(spec, "ana", "/", {"PATH": "/usr/bin:/bin", "TOKEN": "secret"}).id
+        job = daemon.submit(Submission(spec, "ana", "/", {"PATH": "/usr/bin:/bin", "TOKEN": "secret"})).id
         ended(daemon, job)
         log = daemon.logs(job, 0, 1 << 20).text
         assert "TOKEN=secret\n" in log and "EPOCHS=90\n" in log
@@ -389,7 +389,8 @@ def test_the_last_lines_of_a_log(tmp_path: Path, lines: int, text: str) -> None:
 def test_jobs_are_filtered_and_come_in_pages(tmp_path: Path) -> None:
     with running(tmp_path, cluster="1xV100") as daemon:
         jobs = [
-            daemon.submit(Spec(run=["sleep", "300"]), user, "/", {"PATH": "/bin:/usr/bin"}).id for user in ("ana", "leo", "ana")
+            daemon.submit(Submission(Spec(run=["sleep", "300"]), user, "/", {"PATH": "/bin:/usr/bin"})).id
+            for user in ("ana", "leo", "ana")
         ]
         until_running = time.monotonic() + PATIENCE
         while daemon.job(str(jobs[0])).phase != "running":

@@ -108,7 +108,7 @@ def test_a_daemon_runs_on_any_driver(tmp_path: Path) -> None:
     daemon = Daemon(tmp_path, make_scheduler, JOURNAL_CODEC, driver, worker=lambda named: worker, setup=read_setup(chosen))
     daemon.start()
     try:
-        job = daemon.submit(Spec(run=["train", "--fast"], gpus=2), "ana", "/", {"A": "1"}).id
+        job = daemon.submit(Submission(Spec(run=["train", "--fast"], gpus=2), "ana", "/", {"A": "1"})).id
         end = time.monotonic() + PATIENCE
         while not daemon.job(str(job)).ended:
             assert time.monotonic() < end

@@ -24,6 +24,7 @@ from rota.live.journal import Journal
 from rota.live.replay import replay
 from rota.model.events import NodeJoined, NodeLeft
 from rota.wire.spec import Spec
+from rota.wire.submission import Submission
 from tests.live.harness import until
 from tests.live.scheduler.driver_bench import InProcess
 
@@ -77,7 +78,7 @@ class Site:
         self.daemon.start()
         for number in range(1, JOBS + 1):  # the first is the shortest, and comes first in every round
             spec = Spec(run=["sleep", "100000"], steps=100_000 * number, preemptible=True)
-            self.daemon.submit(spec, "ana", "/", {"PATH": "/usr/bin:/bin"})
+            self.daemon.submit(Submission(spec, "ana", "/", {"PATH": "/usr/bin:/bin"}))
 
     def run_on(self, node: str) -> set[int]:
         """Jobs that run there."""

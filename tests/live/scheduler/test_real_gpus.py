@@ -20,6 +20,7 @@ from rota.model.cluster import HOST_GIB_PER_GPU, Cluster, Node
 from rota.park.park_environment import HOOK_FOLDER
 from rota.wire.client import user_name
 from rota.wire.spec import Spec
+from rota.wire.submission import Submission
 from tests.live.scheduler.test_daemon import PATIENCE, configuration, running
 from tests.unit.agent.test_gpu_readings import fake
 
@@ -61,7 +62,7 @@ def test_what_nvml_tells_reaches_the_scheduler_and_the_operator(tmp_path: Path, 
     daemon.start()
     try:
         spec = Spec(run=[sys.executable, "-c", STEPS], progress=r"step (\d+)", accelerators=["H200"])
-        job = daemon.submit(spec, "ana", str(tmp_path), {}).id
+        job = daemon.submit(Submission(spec, "ana", str(tmp_path), {})).id
         table, row, end = daemon.scheduler.state.jobs.table, daemon.scheduler.state.jobs.row[job], time.monotonic() + PATIENCE
         while not table.alone_rate[row] > 0:
             assert time.monotonic() < end, daemon.job(str(job))
@@ -85,7 +86,7 @@ def test_an_nvml_that_breaks_while_a_job_runs_leaves_figures_unknown(tmp_path: P
     daemon.start()
     try:
         spec = Spec(run=[sys.executable, "-c", STEPS], progress=r"step (\d+)")
-        job = daemon.submit(spec, "ana", str(tmp_path), {}).id
+        job = daemon.submit(Submission(spec, "ana", str(tmp_path), {})).id
         table, row, end = daemon.scheduler.state.jobs.table, daemon.scheduler.state.jobs.row[job], time.monotonic() + PATIENCE
         while not table.alone_rate[row] > 0:
             assert time.monotonic() < end, daemon.job(str(job))
@@ -117,12 +118,14 @@ def test_what_a_job_took_of_the_host_when_it_was_parked_is_counted(tmp_path: Pat
     (tmp_path / "run.sh").write_text(f"exec {sys.executable} -S job.py\n")
     with running(tmp_path, cluster="1xV100", policy="srsf") as daemon:
         spec = Spec(run=["bash", "run.sh"], progress=r"step (\d+)", steps=100_000, env={"HOOK": HOOK_FOLDER})
-        job = daemon.submit(spec, "ana", str(tmp_path), {"PATH": os.environ["PATH"]}).id
+        job = daemon.submit(Submission(spec, "ana", str(tmp_path), {"PATH": os.environ["PATH"]})).id
         state, end = daemon.scheduler.state, time.monotonic() + PATIENCE
         while daemon.job(str(job)).phase != "running":
             assert time.monotonic() < end, daemon.job(str(job))
             time.sleep(0.05)
-        other = daemon.submit(Spec(run=["sleep", "600"], steps=1), "ana", str(tmp_path), {"PATH": os.environ["PATH"]}).id
+        other = daemon.submit(
+            Submission(Spec(run=["sleep", "600"], steps=1), "ana", str(tmp_path), {"PATH": os.environ["PATH"]})
+        ).id
         while daemon.job(str(job)).phase != "parked":
             assert time.monotonic() < end, daemon.job(str(job))
             time.sleep(0.05)
@@ -149,7 +152,7 @@ def test_a_gpu_that_another_program_uses_is_out_of_service_until_it_is_free(
     daemon.start()
     try:
         spec = Spec(run=[sys.executable, "-c", STEPS], progress=r"step (\d+)", accelerators=["H200"])
-        job = daemon.submit(spec, "ana", str(tmp_path), {}).id
+        job = daemon.submit(Submission(spec, "ana", str(tmp_path), {})).id
         end = time.monotonic() + PATIENCE
         while daemon.job(str(job)).reason != "NO_FREE_GPUS":
             assert time.monotonic() < end, daemon.job(str(job))
@@ -184,7 +187,7 @@ def test_a_job_of_its_own_is_no_other_program(tmp_path: Path, monkeypatch: pytes
     daemon = daemon_of(tmp_path)
     daemon.start()
     try:
-        job = daemon.submit(Spec(run="echo $$; env -i sleep 600 & echo $!; wait"), "ana", str(tmp_path), {}).id
+        job = daemon.submit(Submission(Spec(run="echo $$; env -i sleep 600 & echo $!; wait"), "ana", str(tmp_path), {})).id
         end = time.monotonic() + PATIENCE
         while len(said := [line for line in daemon.logs(job, 0, 10_000).text.split() if line.isdecimal()]) < 2:
             assert time.monotonic() < end, daemon.job(str(job))

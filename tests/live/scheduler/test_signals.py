@@ -14,7 +14,7 @@ from rota.server.serve import ServeOptions, serve
 
 home, number = Path(sys.argv[1]), int(sys.argv[2])
 signal.signal(signal.SIGINT, signal.SIG_IGN)  # as for one that a shell starts in the background
-options = ServeOptions(home=home, pretend="1xV100", listen="127.0.0.1:0")
+options = ServeOptions(home=home, pretend="1xV100", listen=("127.0.0.1:0",))
 serve(options, lambda line: os.kill(os.getpid(), number) if line.startswith("ready") else None)
 """
 

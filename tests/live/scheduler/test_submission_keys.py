@@ -21,7 +21,7 @@ HOUR = 3600.0
 
 
 def submit(daemon: Daemon, key: str, run: str = "true", user: str = "ana", **fields: Any) -> int:
-    return daemon.submit(Spec(run=run, **fields), user, "/", PATH, key or None).id
+    return daemon.submit(Submission(Spec(run=run, **fields), user, "/", PATH, key or None)).id
 
 
 def jobs(daemon: Daemon) -> list[int]:

@@ -7,7 +7,7 @@ from dataclasses import fields, replace
 import pytest
 
 from rota.cli import job_text
-from rota.wire.client import Client
+from rota.wire.client import connect
 from rota.wire.rows import JobRow
 from tests.unit.cli.conftest import Rota
 from tests.unit.server.standin import Served
@@ -38,7 +38,7 @@ def test_root_is_called_by_name(served: Served, rota: Rota, monkeypatch: pytest.
     for user in ("root", "ana"):
         monkeypatch.setenv("LOGNAME", user)
         job_text._me.cache_clear()
-        Client(served.url, served.token).submit("x", name=f"of-{user}")
+        connect(served.home).submit("x", name=f"of-{user}")
         mine = next(line for line in rota("jobs")[1].splitlines() if f"of-{user}" in line)
         assert mine.split()[2] == ("root" if user == "root" else "you")
 

@@ -17,6 +17,9 @@ from rota.errors import ConflictError, OptionError, UnknownNameError
 from rota.server.connections import ConnectionLimits
 from rota.server.http_api import make_app
 from rota.server.http_server import HttpServer
+from rota.server.identities import Identities
+from rota.server.tls import Certificate
+from rota.wire.actor import Actor
 from rota.wire.address import make_token, write_address
 from rota.wire.job_filter import UNFINISHED, JobFilter
 from rota.wire.rows import (
@@ -65,7 +68,8 @@ class Standin:
         """If set, it is not known whether it is ready until this happens."""
         self.policy = "tiresias"
 
-    def submit(self, spec: Spec, user: str, workdir: str, env: Mapping[str, str], key: str | None = None) -> JobRow:
+    def submit(self, sent: Submission) -> JobRow:
+        spec, user, workdir, env, key = sent.spec, sent.user, sent.workdir, sent.env, sent.idempotency_key
         if key and (before := self.keys.get((user, key))) is not None:
             if self.sent[before] != (spec, user, workdir, env):
                 raise ConflictError("another job was submitted with this key.", field="idempotency_key", value=key, hint="")
@@ -101,7 +105,9 @@ class Standin:
             raise OptionError(f"UNSATISFIABLE: the cluster has {GPUS}.", field="gpus", value=gpus, hint="fewer GPUs")
         return gpus
 
-    def cancel(self, job: int) -> JobRow:
+    def cancel(self, job: int, by: Actor | None = None) -> JobRow:
+        if by is not None:
+            by.check_owns(self.rows[job].user, f"Job {job}")
         return self.change(
             replace(self.rows[job], phase="cancelled", reason=None, accelerator=None, placement=None, finished_at=now())
         )
@@ -110,12 +116,14 @@ class Standin:
         for index, each in enumerate(submissions):
             with naming(index):
                 self._check(each.spec)
-        rows = [self.submit(each.spec, each.user, each.workdir, each.env) for each in submissions]
+        rows = [self.submit(replace(each, idempotency_key=None)) for each in submissions]
         return [TakenRow(id=row.id, name=row.name) for row in rows]
 
-    def cancel_many(self, keys: Sequence[str]) -> list[CancelRow]:
+    def cancel_many(self, keys: Sequence[str], by: Actor | None = None) -> list[CancelRow]:
         before = {row.id: row for row in map(self.job, keys)}.values()
-        return [CancelRow(was=row.phase, job=row if row.ended else self.cancel(row.id)) for row in before]
+        for row in before if by is not None else ():
+            by.check_owns(row.user, f"Job {row.id}")
+        return [CancelRow(was=row.phase, job=row if row.ended else self.cancel(row.id, by)) for row in before]
 
     def page(self, wanted: JobFilter = UNFINISHED) -> PageRow:
         rows = self.jobs(wanted._replace(after=0, limit=len(self.rows) or 1))
@@ -128,16 +136,15 @@ class Standin:
         since = datetime.fromtimestamp(wanted.since_s, UTC).isoformat(timespec="seconds")
         return [row for row in found if row.submitted_at >= since][: wanted.limit]
 
-    def job(self, key: str, unique: bool = False) -> JobRow:
+    def job(self, key: str, unique: bool = False, user: str | None = None) -> JobRow:
         if key.isdigit() and int(key) in self.rows:
             return self.rows[int(key)]
-        found = [row for row in self.rows.values() if row.name == key] or [
-            row for row in self.rows.values() if row.name.startswith(key)
-        ]
+        rows = [row for row in self.rows.values() if user in (None, row.user)]
+        found = [row for row in rows if row.name == key] or [row for row in rows if row.name.startswith(key)]
         if len(found) > 1 and (unique or len({row.name for row in found}) > 1):
             raise OptionError(f"fits {len(found)} jobs.", field="job", value=key, hint="write more of the name")
         if not found:
-            raise UnknownNameError("job", key, [row.name for row in self.rows.values()], hint="rota jobs --all")
+            raise UnknownNameError("job", key, [row.name for row in rows], hint="rota jobs --all")
         return found[-1]
 
     def why(self, job: int) -> WhyRow:
@@ -247,11 +254,19 @@ class Served:
 
 
 @contextlib.contextmanager
-def serve(home: Path, *, unix: bool = False, daemon: Any = None, limits: ConnectionLimits | None = None) -> Iterator[Served]:
+def serve(
+    home: Path,
+    *,
+    unix: bool = False,
+    daemon: Any = None,
+    limits: ConnectionLimits | None = None,
+    hide_names: bool = False,
+    certificate: Certificate | None = None,
+) -> Iterator[Served]:
     """A real server in a thread, on a free port of the loopback or on a socket in the home; its address lies in the home."""
     daemon = daemon or Standin()
     token = make_token(home)
-    app = make_app(daemon, token)
+    app = make_app(daemon, Identities(token, home), hide_names=hide_names)
     if unix:
         listening = socket.socket(socket.AF_UNIX, socket.SOCK_STREAM)
         listening.bind(str(home / "rota.sock"))
@@ -260,8 +275,8 @@ def serve(home: Path, *, unix: bool = False, daemon: Any = None, limits: Connect
         listening = socket.socket(socket.AF_INET, socket.SOCK_STREAM)
         listening.bind(("127.0.0.1", 0))
         port = listening.getsockname()[1]
-        url = f"http://127.0.0.1:{port}"
-    server = HttpServer(app, limits, log_config=None, timeout_graceful_shutdown=round(2 * LONG_SECONDS))
+        url = f"{'http' if certificate is None else 'https'}://127.0.0.1:{port}"
+    server = HttpServer(app, limits, certificate, log_config=None, timeout_graceful_shutdown=round(2 * LONG_SECONDS))
     thread = threading.Thread(target=server.run, kwargs={"sockets": [listening]})
     thread.start()
     try:
@@ -269,7 +284,8 @@ def serve(home: Path, *, unix: bool = False, daemon: Any = None, limits: Connect
         while not server.started and time.monotonic() < until:
             time.sleep(0.005)
         assert server.started
-        write_address(home, url, 1, "0")
+        if certificate is None:  # an address in a home is never one with TLS
+            write_address(home, url, 1, "0")
         yield Served(daemon, url, token, home, port, server)
     finally:
         server.should_exit = True

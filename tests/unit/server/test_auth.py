@@ -9,6 +9,7 @@ import pytest
 from rota.errors import OptionError
 from rota.server import auth
 from rota.server.http_api import make_app
+from rota.server.identities import Identities
 from rota.wire.problems import MAX_BODY_BYTES
 from tests.unit.server.asking import ask, raw, submission
 from tests.unit.server.standin import Served, Standin, serve
@@ -50,9 +51,8 @@ def test_the_token_may_be_given_in_small_letters(served: Served) -> None:
 
 
 def test_a_short_token_protects_nothing() -> None:
-    app = make_app(Standin(), "")
     with pytest.raises(OptionError, match="shorter than 16"):
-        app.build_middleware_stack()
+        Identities("")
 
 
 @pytest.mark.parametrize("host", ["localhost", "LOCALHOST:80", "127.0.0.1:7070", "127.9.9.9", "[::1]", "[::1]:7070"])
@@ -85,7 +85,9 @@ def test_two_host_names_are_none(served: Served) -> None:
 
 
 def test_a_name_of_this_machine_may_be_added() -> None:
-    guard = auth.RequestGuard(make_app(Standin(), "x" * 20), token="x" * 20, allowed_hosts=["Node7.lab"])
+    guard = auth.RequestGuard(
+        make_app(Standin(), Identities("x" * 20)), identities=Identities("x" * 20), allowed_hosts=["Node7.lab"]
+    )
     assert guard._is_here(["node7.lab:7070"]) and not guard._is_here(["node8.lab"])
 
 
@@ -126,9 +128,13 @@ def test_a_body_that_never_comes_is_given_up(served: Served, monkeypatch: pytest
     assert raw(served, head.encode()).startswith(b"HTTP/1.1 408 ")
 
 
-def test_a_socket_needs_the_token_but_no_host_name(tmp_path: Path) -> None:
+@pytest.mark.parametrize(
+    ("header", "status"),
+    [("", 200), ("Authorization: Bearer wrong-wrong-wrong-wrong\r\n", 401)],
+)
+def test_the_owner_of_a_socket_needs_no_token_and_no_host_name(tmp_path: Path, header: str, status: int) -> None:
     with serve(tmp_path, unix=True) as served, socket.socket(socket.AF_UNIX, socket.SOCK_STREAM) as line:
         line.settimeout(30)
         line.connect(served.url.removeprefix("unix:"))
-        line.sendall(b"GET /api/v1/jobs HTTP/1.1\r\nHost: rota\r\nConnection: close\r\n\r\n")
-        assert line.recv(65_536).startswith(b"HTTP/1.1 401 ")
+        line.sendall(f"GET /api/v1/jobs HTTP/1.1\r\nHost: rota\r\nConnection: close\r\n{header}\r\n".encode())
+        assert line.recv(65_536).startswith(f"HTTP/1.1 {status} ".encode())

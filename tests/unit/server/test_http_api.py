@@ -59,7 +59,7 @@ BAD_BODIES: list[tuple[bytes, str]] = [
     (b'{"spec": {"run": "a\\u0000b"}, "user": "a", "workdir": "/"}', "null character"),
     (b'{"spec": {"run": "x", "gpu": 1}, "user": "a", "workdir": "/"}', "Did you mean|Closest: gpus"),
     (b'{"spec": {"run": "x", "gpus": 99}, "user": "a", "workdir": "/"}', "UNSATISFIABLE"),
-    (b'{"spec": {"run": "x"}, "workdir": "/"}', "user"),
+    (b'{"spec": {"run": "x"}, "user": "a"}', "workdir"),
     (b'{"spec": {"run": "x"}, "user": " ", "workdir": "/"}', "user"),
     (b'{"spec": {"run": "x"}, "user": "a\\u001bb", "workdir": "/"}', "user"),
     (b'{"spec": {"run": "x"}, "user": "a"}', "workdir"),

@@ -1,0 +1,118 @@
+"""Several users of one API: each changes their own jobs, and sees no more of the others than needed."""
+
+import dataclasses
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+
+from rota.server.users_file import set_user
+from rota.wire.actor import Role
+from tests.unit.server.asking import ask, submission
+from tests.unit.server.standin import Served, serve
+
+ROLES = {"ana": Role.USER, "leo": Role.USER, "eve": Role.VIEWER, "olga": Role.OPERATOR}
+
+
+@dataclasses.dataclass(frozen=True)
+class Team:
+    served: Served
+    tokens: dict[str, str]
+
+    def ask(self, who: str, method: str, path: str, body: object = None) -> tuple[int, object]:
+        status, found, _ = ask(self.served, method, f"/api/v1{path}", body, token=self.tokens[who])
+        return status, found
+
+    def submit(self, who: str, **body: object) -> tuple[int, dict[str, object]]:
+        sent = {
+            key: value for key, value in {**submission(name=f"{who}-train"), "user": None, **body}.items() if value is not None
+        }
+        status, found = self.ask(who, "POST", "/jobs", sent)
+        assert isinstance(found, dict)
+        return status, found
+
+
+@pytest.fixture
+def team(tmp_path: Path) -> Iterator[Team]:
+    with serve(tmp_path) as served:
+        yield Team(served, {name: set_user(tmp_path, name, role, token=True) or "" for name, role in ROLES.items()})
+
+
+@pytest.fixture
+def hiding(tmp_path: Path) -> Iterator[Team]:
+    with serve(tmp_path, hide_names=True) as served:
+        yield Team(served, {name: set_user(tmp_path, name, role, token=True) or "" for name, role in ROLES.items()})
+
+
+def test_a_job_belongs_to_the_user_of_the_token(team: Team) -> None:
+    status, row = team.submit("ana")
+    assert (status, row["user"]) == (201, "ana")
+    assert team.submit("leo", user="ana")[0] == 403
+    assert team.submit("olga", user="ana")[1]["user"] == "ana"
+    several = {"jobs": [submission()], "user": "ana", "workdir": "/"}
+    assert team.ask("leo", "POST", "/submissions", several)[0] == 403
+
+
+def test_users_change_only_their_own_jobs(team: Team) -> None:
+    team.submit("ana")
+    status, found = team.ask("leo", "POST", "/jobs/1/cancel")
+    assert status == 403 and isinstance(found, dict)
+    assert found["error"] == "Job 1 belongs to ana; you are leo." and found["hint"] == "ask ana or an operator"
+    team.submit("leo")
+    assert team.ask("leo", "POST", "/cancellations", {"jobs": [2, 1]})[0] == 403
+    assert [row.phase for row in team.served.daemon.rows.values()] == ["queued", "queued"], "all or none"
+    assert team.ask("ana", "POST", "/jobs/1/cancel")[0] == 200
+    assert team.ask("olga", "POST", "/jobs/2/cancel")[0] == 200
+
+
+def test_a_viewer_reads_and_changes_nothing(team: Team) -> None:
+    team.submit("ana")
+    assert team.ask("eve", "GET", "/jobs")[0] == 200 and team.ask("eve", "GET", "/nodes")[0] == 200
+    for path, body in (
+        ("/jobs", submission()),
+        ("/jobs/1/cancel", None),
+        ("/cancellations", {"jobs": []}),
+        ("/policy", {"policy": "fifo"}),
+    ):
+        assert team.ask("eve", "POST", path, body)[0] == 403
+
+
+def test_only_an_operator_sets_the_policy(team: Team) -> None:
+    assert team.ask("ana", "POST", "/policy", {"policy": "fifo"})[0] == 403
+    assert team.ask("olga", "POST", "/policy", {"policy": "fifo"})[0] == 200
+
+
+def test_the_output_and_the_command_of_a_job_are_for_its_owner_and_operators(team: Team) -> None:
+    team.submit("ana")
+    team.served.daemon.write(1, "secret=1\n")
+    for who, sees in (("ana", True), ("olga", True), ("leo", False), ("eve", False)):
+        assert team.ask(who, "GET", "/jobs/1/logs")[0] == (200 if sees else 403)
+        _, row = team.ask(who, "GET", "/jobs/1")
+        assert isinstance(row, dict) and bool(row["command"]) == sees and row["name"] == "ana-train"
+        _, rows = team.ask(who, "GET", "/jobs")
+        assert isinstance(rows, list) and bool(rows[0]["command"]) == sees
+        _, page = team.ask(who, "GET", "/page")
+        assert isinstance(page, dict) and bool(page["jobs"][0]["command"]) == sees
+        _, why = team.ask(who, "GET", "/jobs/1/why")
+        assert isinstance(why, dict) and bool(why["job"]["command"]) == sees
+
+
+def test_names_of_others_can_be_hidden(hiding: Team) -> None:
+    hiding.submit("ana")
+    hiding.submit("leo")
+    _, rows = hiding.ask("leo", "GET", "/jobs")
+    assert isinstance(rows, list) and [row["name"] for row in rows] == ["job-1", "leo-train"]
+    assert hiding.ask("leo", "GET", "/jobs/ana-train")[0] == 404
+    _, row = hiding.ask("leo", "GET", "/jobs/1")
+    assert isinstance(row, dict) and row["name"] == "job-1"
+    status, found = hiding.ask("leo", "GET", "/jobs/nothing")
+    assert status == 404 and "ana-train" not in str(found)
+    assert hiding.ask("olga", "GET", "/jobs/ana-train")[0] == 200
+
+
+def test_me_says_who_one_is(team: Team) -> None:
+    assert team.ask("eve", "GET", "/me") == (200, {"name": "eve", "role": "viewer", "uid": None})
+
+
+def test_a_user_without_a_token_of_this_scheduler_is_refused(team: Team) -> None:
+    assert ask(team.served, "GET", "/api/v1/jobs", token="y" * 43)[0] == 401
