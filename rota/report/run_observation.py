@@ -223,8 +223,7 @@ class _Job:
     @property
     def arriving(self) -> JobSpec:
         """Job as submitted. A job of unknown length gets the length that it really had."""
-        known = 0 < self.spec.steps < math.inf
-        return self.spec if known else replace(self.spec, steps=self.total or self.work_seconds)
+        return self.spec if self.spec.steps else replace(self.spec, steps=self.total or self.work_seconds)
 
 
 class _Reader:
