@@ -201,7 +201,7 @@ class JobHistory:
                 record.parking = _parking(record, part)
             return
         parked = isinstance(event, Suspended) and event.kind is SuspendKind.PARK
-        record.problem = event.setback or None
+        record.problem = event.setback
         if isinstance(event, Suspended) and not event.saved and _UNSAVED not in record.parking:
             record.parking = _unsaved(record.parking.partition(":")[0])
         if part is not None:

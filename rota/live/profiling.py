@@ -156,7 +156,7 @@ class Profiling:
             return ProfileResult(option, None, problem="other processes use these GPUs; nvidia-smi shows them")
         node, lease_s = int(self._cluster.gpu_node[gpus[0]]), time.time() + LEASE_SECONDS
         self._running = True
-        launch = Launch(self._number, 1, 1, 0, gpus, (node,), (0,), 0.0, lease_s=lease_s, batch_size=option.batch_size or 0)
+        launch = Launch(self._number, 1, 1, 0, gpus, (node,), (0,), 0.0, lease_s=lease_s, batch_size=option.batch_size)
         self._driver.carry_out([launch])
         result = self._watched(option, tell)
         self.stop()

@@ -82,7 +82,10 @@ _NEVER = {"float": "inf"}
 """Infinity as plain data."""
 
 OLD_UNKNOWN: dict[str, dict[str, Any]] = {
+    "Attempt": {"setback": ""},
+    "Decided": {"ticket": 0},
     "Demand": {"batch_size": 0},
+    "Exited": {"setback": ""},
     "JobSpec": {
         "batch_size": 0,
         "deadline_seconds": _NEVER,
@@ -93,6 +96,10 @@ OLD_UNKNOWN: dict[str, dict[str, Any]] = {
         "slo": _NEVER,
         "steps": _NEVER,
     },
+    "Launch": {"batch_size": 0, "partner": -1},
+    "Resize": {"batch_size": 0},
+    "Resume": {"partner": -1},
+    "Suspended": {"host_gib": 0, "setback": ""},
 }
 """Old value, as plain data, of fields that are None today if they are unknown or there is none, by the name of the type."""
 

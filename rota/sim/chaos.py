@@ -142,7 +142,7 @@ class Chaos:
         self.cut_off: dict[int, float] = {}
         self.storage: dict[int, float] = {}
         self.gangs: dict[tuple[int, int], _Gang] = {}
-        self.gpu_owner: dict[int, dict[tuple[int, int], int]] = {}
+        self.gpu_owner: dict[int, dict[tuple[int, int], int | None]] = {}
         """GPU -> (job, attempt) of each job that holds it -> the partner named in that job's command."""
         self.specs = jobs
         self.finished: set[int] = set()
@@ -383,9 +383,9 @@ class Chaos:
         spec = self.specs[job]
         if gpus not in (spec.gpu_counts or (spec.width,)):
             raise Broken(f"job {job} got {gpus} GPUs and accepts {spec.gpu_counts or spec.gpus}")
-        if command.batch_size not in (spec.batch_sizes or (spec.batch_size or 0,)):
+        if command.batch_size not in (spec.batch_sizes or (spec.batch_size,)):
             raise Broken(f"job {job} got batch size {command.batch_size} and accepts {spec.batch_sizes or spec.batch_size}")
-        if (gpus, command.batch_size) != (options.gpus[command.option], options.batch_size[command.option]):
+        if (gpus, command.batch_size or 0) != (options.gpus[command.option], options.batch_size[command.option]):
             raise Broken(f"job {job} got {gpus} GPUs and batch size {command.batch_size}, which is not the size of its option")
         if len(set(self.cluster.gpu_pool[command.gpus].tolist())) != 1:
             raise Broken(f"job {job} got several accelerator types")

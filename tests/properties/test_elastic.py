@@ -61,7 +61,7 @@ class Watched(Scheduler):
             if isinstance(command, Launch | Resize):
                 spec, options = self.state.jobs.specs[command.job], self.state.beliefs.options
                 assert len(command.gpus) in (spec.gpu_counts or (spec.width,)), "a number of GPUs that it does not accept"
-                assert command.batch_size in (spec.batch_sizes or (spec.batch_size or 0,)), "a batch size that it does not accept"
+                assert command.batch_size in (spec.batch_sizes or (spec.batch_size,)), "a batch size that it does not accept"
                 pool = self.state.nodes.cluster.gpu_pool[np.array(command.gpus)]
                 assert (pool == options.pool[command.option]).all() and len(set(command.gpus)) == len(command.gpus)
         return commands

@@ -294,7 +294,7 @@ def _settle(state: State, job: int, at_s: float) -> None:
 
 
 def end_on_node(
-    state: State, job: int, node: int | None, at_s: float, verdict: AttemptEnd, steps: float, *, setback: str = ""
+    state: State, job: int, node: int | None, at_s: float, verdict: AttemptEnd, steps: float, *, setback: str | None = None
 ) -> None:
     """Note that the processes of an attempt on one node are gone, or on all nodes if None. With the last of them the attempt
     ends."""
@@ -339,7 +339,7 @@ def mark_for_kill(state: State, job: int) -> None:
     state.requeue(job)
 
 
-def _end_attempt(state: State, job: int, at_s: float, verdict: AttemptEnd, steps: float, setback: str) -> None:
+def _end_attempt(state: State, job: int, at_s: float, verdict: AttemptEnd, steps: float, setback: str | None) -> None:
     jobs = state.jobs
     row, table = jobs.row[job], jobs.table
     at_s = min(at_s, state.now_s)

@@ -12,7 +12,8 @@ from rota.core.validate import validate
 from rota.live.journal import Journal
 from rota.live.recovery import recover
 from rota.live.replay import replay
-from rota.model.events import CancelRequested, Started, Submitted, Suspended
+from rota.model.commands import Launch
+from rota.model.events import CancelRequested, Exited, Started, Submitted, Suspended
 from rota.model.job import Demand, JobSpec
 from rota.model.old_names import OLD_FIELD_NAMES, OLD_TYPE_NAMES
 from rota.policies.ones import OnesMemory
@@ -56,8 +57,14 @@ def test_an_old_snapshot_is_the_state_that_its_entries_lead_to(journal: Journal)
 
 
 def test_numbers_that_meant_unknown_are_read_as_none(journal: Journal) -> None:
-    found = [event for entry, *_ in replay(journal, JOURNAL_CODEC, make_scheduler) for event in entry.events]
+    entries = [entry for entry, *_ in replay(journal, JOURNAL_CODEC, make_scheduler)]
     journal.close()
+    found = [event for entry in entries for event in entry.events]
+    decisions = [entry.decided for entry in entries if entry.decided is not None]
+    launches = [command for decided in decisions for command in decided.commands if isinstance(command, Launch)]
+    assert launches and {launch.partner for launch in launches} == {launch.batch_size for launch in launches} == {None}
+    assert {event.setback for event in found if isinstance(event, Suspended | Exited)} == {None}
+    assert None in {decided.ticket for decided in decisions} and 0 not in {decided.ticket for decided in decisions}
     specs = [event.spec for event in found if isinstance(event, Submitted)]
     assert specs[0] == JobSpec(name="j1", gpus=2, user="root", saves=None)
     assert specs[1] == JobSpec(name="j2", user="root", saves=None, can_park=True)
