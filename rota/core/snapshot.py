@@ -132,7 +132,20 @@ def restore(plain: Plain, codec: Codec, given: Rates | None = None) -> State:
     state = State(now_s=codec.decode(plain["now_s"]), **records)
     if plain["version"] < 16:
         restore_blocks(state, {name: codec.decode(plain["jobs"][name]) for name in OLD_SETS})
+    if plain["version"] < 17:
+        _find_measured_prices(state)
     return state
+
+
+def _find_measured_prices(state: State) -> None:
+    """Note which prices of jobs were measured. Earlier snapshots do not say so, but such a price differs from the given one."""
+    table, costs = state.jobs.table, state.beliefs.costs
+    for number, row in state.jobs.row.items():
+        spec = state.jobs.specs[number]
+        if table.move_seconds[row] != costs.move_of(spec):
+            table.own("move_measured")[row] = True
+        if spec.can_resize and table.resize_seconds[row] != costs.resize_seconds:
+            table.own("resize_measured")[row] = True
 
 
 _RECORDS: dict[str, type] = {

@@ -126,6 +126,7 @@ def _learn_resize(state: State, row: int, at_s: float) -> None:
     seconds, believed = max(at_s - table.phase_s.item(row), 0.0), table.resize_seconds.item(row)
     if abs(seconds - believed) > FAR * max(seconds, believed):
         table.resize_seconds[row] = seconds
+        table.own("resize_measured")[row] = True
 
 
 def begin(state: State, job: int, at_s: float, min_run_factor: float = 0.0) -> None:
@@ -147,6 +148,7 @@ def begin(state: State, job: int, at_s: float, min_run_factor: float = 0.0) -> N
             table.own("resume_seconds")[row] = max(seconds, 0.0)
         elif seconds > table.move_seconds.item(row):  # a move costs at least what the start took
             table.move_seconds[row] = seconds
+            table.own("move_measured")[row] = True
         if min_run_factor:
             _set_min_run(state, row, attempt, at_s, min_run_factor)
     jobs.transition(job, Phase.RUNNING, at_s)
