@@ -16,6 +16,7 @@ from rota.core.fold.configured import Configured
 from rota.core.selection import SelectionRules
 from rota.core.settings import Settings
 from rota.core.state.job_table import JobTable
+from rota.core.state.old_prices import find_measured_prices
 from rota.core.state.old_sets import OLD_SETS, restore_blocks
 from rota.core.state.records import Attempt, AttemptEnd, FailedStart, InFlight, PolicyAnswer, Setback
 from rota.core.state.state import State
@@ -133,19 +134,8 @@ def restore(plain: Plain, codec: Codec, given: Rates | None = None) -> State:
     if plain["version"] < 16:
         restore_blocks(state, {name: codec.decode(plain["jobs"][name]) for name in OLD_SETS})
     if plain["version"] < 17:
-        _find_measured_prices(state)
+        find_measured_prices(state)
     return state
-
-
-def _find_measured_prices(state: State) -> None:
-    """Note which prices of jobs were measured. Earlier snapshots do not say so, but such a price differs from the given one."""
-    table, costs = state.jobs.table, state.beliefs.costs
-    for number, row in state.jobs.row.items():
-        spec = state.jobs.specs[number]
-        if table.move_seconds[row] != costs.move_of(spec):
-            table.own("move_measured")[row] = True
-        if spec.can_resize and table.resize_seconds[row] != costs.resize_seconds:
-            table.own("resize_measured")[row] = True
 
 
 _RECORDS: dict[str, type] = {
