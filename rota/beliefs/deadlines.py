@@ -8,8 +8,9 @@ from rota.model.units import FOREVER
 
 def deadline_seconds(spec: JobSpec, rates: Rates) -> float:
     """Return the seconds from submission to deadline: as given, or `slo` times the run time on exclusive GPUs of the reference
-    type."""
-    if spec.slo == FOREVER:
-        return spec.deadline_seconds
+    type. Infinite if the job has no deadline."""
+    given = FOREVER if spec.deadline_seconds is None else spec.deadline_seconds
+    if spec.slo is None or spec.steps is None:
+        return given
     rate, _ = rates.rate(spec.profile, REFERENCE, spec.width)
-    return min(spec.deadline_seconds, spec.slo * spec.steps / rate if rate > 0 else FOREVER)
+    return min(given, spec.slo * spec.steps / rate if rate > 0 else FOREVER)

@@ -85,7 +85,7 @@ def _key(row: OptionRow) -> OptionKey:
 def _is_asked(row: OptionRow, kinds: Sequence[Kind]) -> bool:
     """Return whether the row has the size that its kind requests."""
     demand = kinds[row.kind].demand
-    return row.milligpus == demand.milligpus and row.batch_size == demand.batch_size
+    return row.milligpus == demand.milligpus and row.batch_size == (demand.batch_size or 0)
 
 
 def _alone(number: int, kind: Kind, cluster: Cluster, rates: Rates) -> list[OptionRow]:
@@ -94,14 +94,15 @@ def _alone(number: int, kind: Kind, cluster: Cluster, rates: Rates) -> list[Opti
     for pool, accelerator in enumerate(cluster.pools):
         if not accepts(kind, accelerator):
             continue
-        for milligpus, batch_size in kind.demand.sizes():
+        sizes = kind.demand.sizes()
+        for milligpus, batch_size in sizes:
             width = max(milligpus // MILLI, 1)
             if width > cluster.pool_gpus[pool]:
                 continue
             # The best case: a gang that no node can hold is assumed to span as few levels as possible.
             levels = cluster.fewest_levels(pool, width)
             rate, spread = rates.rate_of(kind.profile, kind.demand, accelerator, width, batch_size, levels)
-            asked = milligpus == kind.demand.milligpus and batch_size == kind.demand.batch_size
+            asked = (milligpus, batch_size) == sizes[0]
             row = OptionRow(number, pool, milligpus, rate, spread, batch_size=batch_size, requested=asked)
             if rate > 0:
                 ways.append(row)
@@ -131,9 +132,9 @@ def _shared(
         sides = [
             rate * (alone[number][pool] / usual) for rate, usual, number in zip(known, nominal, (first, second), strict=True)
         ]
-        yield OptionRow(first, pool, milligpus, sides[0], spread, second, a.demand.batch_size)
+        yield OptionRow(first, pool, milligpus, sides[0], spread, second, a.demand.batch_size or 0)
         if first != second:
-            yield OptionRow(second, pool, milligpus, sides[1], spread, first, b.demand.batch_size)
+            yield OptionRow(second, pool, milligpus, sides[1], spread, first, b.demand.batch_size or 0)
 
 
 def why_never(kind: Kind, cluster: Cluster) -> tuple[Reason, str]:

@@ -77,8 +77,8 @@ class MoveCosts:
 
     def park_of(self, spec: JobSpec, first: bool = False) -> float:
         """Return the seconds to park a job on its host."""
-        return (self.memory.first_park if first else self.memory.park) * spec.resident_gib
+        return (self.memory.first_park if first else self.memory.park) * (spec.resident_gib or 0.0)
 
     def resume_of(self, spec: JobSpec) -> float:
         """Return the seconds to resume a parked job."""
-        return self.memory.resume * spec.resident_gib
+        return self.memory.resume * (spec.resident_gib or 0.0)

@@ -257,7 +257,7 @@ class Rates:
 
     def goes_by_batch(self, profile: str, demand: Demand, accelerator: str, gpus: int, batch_size: int) -> bool:
         """Return whether the rate at a size comes from measurements at its batch size, or will once it was measured."""
-        other = batch_size != demand.batch_size or (local_batch(profile) > 0 and gpus != demand.width)
+        other = batch_size != (demand.batch_size or 0) or (local_batch(profile) > 0 and gpus != demand.width)
         return other or (profile, self.everywhere or accelerator, gpus, batch_size) in self.batches
 
     def batch_measurement(

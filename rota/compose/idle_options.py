@@ -13,7 +13,6 @@ from rota.model.job import Arrival, JobSpec
 from rota.model.needs import needs_of
 from rota.model.placement_view import PlacementRequest, Placer
 from rota.model.policy import Policy
-from rota.model.units import FOREVER
 from rota.profiles.scaling import StepTimes
 from rota.profiles.variability_files import has_runs
 from rota.sim.physics import Physics
@@ -153,7 +152,7 @@ class Combination:
             found.append(f"{who} changes no sizes: every job here accepts one size only; --elastic batch lets jobs accept others")
         if needs.tenants and not any(spec.tenant for spec in specs):
             found.append("tenants=... does nothing: no job here has a tenant")
-        if needs.deadlines and not any(min(spec.deadline_seconds, spec.slo) < FOREVER for spec in specs):
+        if needs.deadlines and all(spec.deadline_seconds is None and spec.slo is None for spec in specs):
             found.append("slo=true does nothing: no job here has a deadline")
         return found
 

@@ -10,7 +10,7 @@ from typing import Any
 
 from rota.compose.option_syntax import ParsedName, fit
 from rota.compose.registry import TACTIC_REGISTRY
-from rota.core.plan.tactic import Tactics
+from rota.core.plan.tactic import Tactic, Tactics
 from rota.errors import OptionError
 
 NONE = "none"
@@ -21,7 +21,7 @@ def make_tactics(text: str) -> Tactics:
     """Return the tactics of a text: names separated by commas, each with or without options."""
     if text.strip() == NONE:
         return Tactics()
-    made, texts = {}, []
+    made: dict[type, tuple[Tactic, str]] = {}
     for part in tactic_parts(text):
         spelled = ParsedName.parse(part, "tactic")
         kind = TACTIC_REGISTRY.find(spelled.name)
@@ -29,9 +29,8 @@ def make_tactics(text: str) -> Tactics:
             raise OptionError(
                 "given twice.", field="tactics", value=spelled.name, hint="give each tactic once, with all its options"
             )
-        made[kind] = fit(kind, spelled.options, spelled.name, hint=TACTIC_REGISTRY.hint)
-        texts.append(_absolute(part))
-    return Tactics(tuple(made.values()), ",".join(texts))
+        made[kind] = fit(kind, spelled.options, spelled.name, hint=TACTIC_REGISTRY.hint), _absolute(part)
+    return Tactics(tuple(tactic for tactic, _ in made.values()), tuple(made.values()))
 
 
 def recorded_tactics(recorded: str | Mapping[str, Any]) -> str:

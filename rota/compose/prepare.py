@@ -341,7 +341,7 @@ def _fitting(trace: Trace, cluster: Cluster, physics: Physics, drop: bool) -> Tr
         raise TraceError(
             f"no job is left to simulate: {_why_none(kept)}.", where=trace.name, hint="rota trace info, or another --where"
         )
-    endless = [arrival.spec for arrival in kept.arrivals if not arrival.spec.steps < FOREVER]
+    endless = [arrival.spec for arrival in kept.arrivals if arrival.spec.steps is None]
     if endless:
         raise TraceError(
             f"{len(endless):,} of {len(kept):,} jobs have no number of steps and would never end, "

@@ -94,6 +94,11 @@ def read_instance(path: Path | str, profile: Path | str | None = None) -> Instan
         raise InputError(f"is not an instance: {what}.", where=str(path), hint="cluster_spec, worker_types and jobs") from problem
 
 
+def _known(number: float) -> float | None:
+    """Return a number of steps or seconds; None if it is infinite."""
+    return None if number == FOREVER else number
+
+
 def _instance(plain: Mapping[str, Any], profile: Rates | None) -> Instance:
     if not isinstance(plain, dict):
         raise ValueError("it is not an object")
@@ -118,11 +123,11 @@ def _instance(plain: Mapping[str, Any], profile: Rates | None) -> Instance:
             table[known, accelerator, gpus] = rate
         spec = JobSpec(
             gpus=gpus,
-            steps=float(entry["num_steps_remaining"]),
+            steps=_known(float(entry["num_steps_remaining"])),
             profile=known,
             weight=float(entry.get("priority_weight", 1.0)),
             tenant=str(entry.get("entity") or ""),
-            deadline_seconds=float(entry.get("deadline_seconds", "inf")) + float(entry["time_since_start"]),
+            deadline_seconds=_known(float(entry.get("deadline_seconds", "inf")) + float(entry["time_since_start"])),
         )
         jobs.append((float(entry["time_since_start"]), spec))
     weights = {str(name): float(weight) for name, weight in plain.get("entity_weights", {}).items()}

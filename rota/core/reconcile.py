@@ -5,6 +5,7 @@ from dataclasses import dataclass, field, replace
 import numpy as np
 
 from rota.core.settings import Settings
+from rota.core.state.job_table import NO_JOB
 from rota.core.state.parkable import may_park
 from rota.core.state.phases import HELD
 from rota.core.state.records import Attempt, InFlight, same_gpus
@@ -77,8 +78,8 @@ def _launches(state: State, settings: Settings, starts: list[PlacementChange], t
             attempt, sequence = table.attempt.item(row) + 1, table.sequence.item(row) + 1
             at_boots = (int(boots[nodes[0]]),) if len(nodes) == 1 else tuple([int(boots[node]) for node in nodes])
             saved = table.steps_saved.item(row)
-            batch = batch_size.item(option)
-            found.append(Launch(job, attempt, sequence, option, want, nodes, at_boots, saved, lease_s, wish.partner, batch))
+            partner, batch = None if wish.partner == NO_JOB else wish.partner, batch_size.item(option) or None
+            found.append(Launch(job, attempt, sequence, option, want, nodes, at_boots, saved, lease_s, partner, batch))
     return found
 
 
@@ -139,7 +140,7 @@ def _next_command(
     if want is not None and _may_resize(state, wish, want, attempt):
         if taken[np.setdiff1d(want, attempt.gpus)].any():
             return None  # the jobs that have them are leaving
-        batch_size = state.beliefs.options.batch_size.item(wish.option)
+        batch_size = state.beliefs.options.batch_size.item(wish.option) or None
         return Resize(job, attempt.number, sequence, wish.option, want, attempt.live_nodes, batch_size)
     kind = SuspendKind.PARK if want is None and may_park(state, job, attempt, host_gib) else SuspendKind.CHECKPOINT
     if kind is SuspendKind.CHECKPOINT and not _may_lose(state, job, attempt):
@@ -190,7 +191,8 @@ def _for_parked(
         return Suspend(job, attempt.number, sequence, attempt.live_nodes, SuspendKind.CHECKPOINT)
     if not _has_room(state, job, want, wish.partner, taken, given):
         return None
-    return Resume(job, attempt.number, sequence, attempt.live_nodes, state.now_s + settings.lease_seconds, wish.partner)
+    partner = None if wish.partner == NO_JOB else wish.partner
+    return Resume(job, attempt.number, sequence, attempt.live_nodes, state.now_s + settings.lease_seconds, partner)
 
 
 def unknown_attempt_kills(state: State) -> list[Kill]:

@@ -98,7 +98,7 @@ class Scheduler:
         due = state.cycle.has_new_answer or self._due()
         if not (due or state.jobs.to_reconcile or state.jobs.unknown_attempts or self._has_timers()):
             return None  # the usual case: a reply came as expected
-        plan, ticket = None, 0
+        plan, ticket = None, None
         if due:
             if state.cycle.has_new_answer or not self._must_ask():
                 plan = make_plan(state, settings, self.placer)
@@ -107,7 +107,7 @@ class Scheduler:
         commands = reconcile(state, settings, plan)
         renewed = renewals(state, settings) if settings.lease_seconds < FOREVER else ()
         strays = unknown_attempt_kills(state) if state.jobs.unknown_attempts else ()
-        if plan is None and not (ticket or commands or renewed or strays):
+        if plan is None and ticket is None and not (commands or renewed or strays):
             return None
         return Decided(state.now_s, plan, tuple(commands), tuple(renewed), tuple(strays), ticket)
 
@@ -117,7 +117,7 @@ class Scheduler:
         if decided is not None:
             apply(self.state, self.settings, decided)
             commands = [*decided.commands, *decided.renewals, *decided.unknown_attempt_kills]
-            if decided.ticket:
+            if decided.ticket is not None:
                 commands.append(CallPolicy(decided.ticket, self.view()))
         wake_s = self._next_wake_s()
         if wake_s != self.state.cycle.timer_s:

@@ -16,6 +16,7 @@ from rota.core.fold.configured import Configured
 from rota.core.selection import SelectionRules
 from rota.core.settings import Settings
 from rota.core.state.job_table import JobTable
+from rota.core.state.old_prices import find_measured_prices
 from rota.core.state.old_sets import OLD_SETS, restore_blocks
 from rota.core.state.records import Attempt, AttemptEnd, FailedStart, InFlight, PolicyAnswer, Setback
 from rota.core.state.state import State
@@ -28,8 +29,8 @@ from rota.model.occupancy import Occupancy
 from rota.model.old_names import current_fields
 from rota.model.options import Kind, OptionRow, Options
 
-VERSION = 16
-READABLE = (12, 13, 14, 15, VERSION)
+VERSION = 17
+READABLE = (12, 13, 14, 15, 16, VERSION)
 """Fields that a later version added have their defaults. Version 15 renamed types and fields (`model/old_names.py`). Version 16
 keeps in one column why a job may not be scheduled (`blocks`), of which earlier ones had sets."""
 
@@ -132,6 +133,8 @@ def restore(plain: Plain, codec: Codec, given: Rates | None = None) -> State:
     state = State(now_s=codec.decode(plain["now_s"]), **records)
     if plain["version"] < 16:
         restore_blocks(state, {name: codec.decode(plain["jobs"][name]) for name in OLD_SETS})
+    if plain["version"] < 17:
+        find_measured_prices(state)
     return state
 
 

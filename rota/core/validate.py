@@ -67,9 +67,10 @@ def _check_memory(state: State) -> None:
         spec = state.jobs.specs[job]
         if options.partner_kind[attempt.option] >= 0 or spec.gpus < 1:
             continue  # two whose rates together are known do fit
-        if not attempt.parked and spec.gpu_gib <= state.nodes.gpu_gib[attempt.gpus].min():
+        gpu_gib = spec.gpu_gib or 0.0
+        if not attempt.parked and gpu_gib <= state.nodes.gpu_gib[attempt.gpus].min():
             own_gib = state.beliefs.costs.memory.context_gib if attempt.host_memory_reserved else 0.0  # it is on its way out
-            taken_gib[state.gpus_of(job)] += max(spec.gpu_gib - own_gib, 0.0)
+            taken_gib[state.gpus_of(job)] += max(gpu_gib - own_gib, 0.0)
     over = (taken_gib > state.nodes.gpu_gib + 1e-6).nonzero()[0]
     assert not len(over), (
         f"{taken_gib[over]} GiB are used of {state.nodes.gpu_gib[over]} on GPUs {over}, "

@@ -146,10 +146,18 @@ class AttemptEvents:
             return []
         self._parked[key] = at_s
         done = status.steps_done if self._tells(status) else status.steps_saved + worked_seconds(status, at_s)
-        kind, gib, keeps = SuspendKind.PARK, status.parked_gib, status.keeps_memory
+        kind, gib, keeps = SuspendKind.PARK, status.parked_gib or None, status.keeps_memory
         return [
             Suspended(
-                status.job, status.attempt, status.sequence, at_s, kind, done, self.node, host_gib=gib, keeps_host_memory=keeps
+                status.job,
+                status.attempt,
+                status.sequence,
+                at_s,
+                kind,
+                done,
+                self.node,
+                host_gib=gib,
+                keeps_host_memory=keeps,
             )
         ]
 
@@ -185,14 +193,14 @@ class AttemptEvents:
             return status.steps_done > status.from_step
         return worked_seconds(status, status.ended_s or 0.0) >= CAME_UP_SECONDS
 
-    def _left_early(self, status: AttemptStatus) -> str:
+    def _left_early(self, status: AttemptStatus) -> str | None:
         """Return a sentence if the job exited with code 75 without a request, soon after its start, since its next attempt will
-        do the same; otherwise an empty text."""
+        do the same; otherwise None."""
         if status.exit_code != EXIT_YIELDED or status.stop_reason is not None or not self._is_first(status):
-            return ""
+            return None
         seconds = worked_seconds(status)
         if seconds >= EARLY_SECONDS or (self._tells(status) and status.steps_saved > status.from_step):
-            return ""
+            return None
         return f"it left with exit code {EXIT_YIELDED} after {length_text(seconds)}, without a request to stop"
 
     def _tells(self, status: AttemptStatus) -> bool:
@@ -238,11 +246,11 @@ def progress_in_one(events: list[External]) -> list[External]:
     return [*(event for event in events if not isinstance(event, Progressed)), together]
 
 
-def _broken_save(status: AttemptStatus) -> str:
-    """Return why the state of a job could not be saved when it was asked to stop; empty if it was saved, or if there was no such
+def _broken_save(status: AttemptStatus) -> str | None:
+    """Return why the state of a job could not be saved when it was asked to stop; None if it was saved, or if there was no such
     problem."""
     broken = status.stop_reason in (SUSPEND, LEASE) and status.exit_code not in (0, EXIT_YIELDED) and status.saving_problem
-    return f"its state could not be saved: {status.saving_problem}" if broken else ""
+    return f"its state could not be saved: {status.saving_problem}" if broken else None
 
 
 def _can_park(status: AttemptStatus) -> bool | None:

@@ -248,16 +248,17 @@ class Daemon:
         self._upkeep.after_turn(len(events))
 
     def _decide(self) -> Decided | None:
-        """Decide what to do next. A tactic that raises is switched off, so that the scheduler can continue."""
-        while True:
-            try:
-                return self.scheduler.decide()
-            except TacticError as problem:
-                settings = self.scheduler.settings
-                if not any(each is problem.tactic for each in settings.tactics):
-                    raise
-                self.scheduler.settings = replace(settings, tactics=settings.tactics.without(problem.tactic))
-                self._tell(f"{problem.message} The tactic is switched off until the scheduler starts again.")
+        """Decide what to do next. If a tactic raises, nothing is decided, and the next turn folds a setup without the tactic."""
+        try:
+            return self.scheduler.decide()
+        except TacticError as problem:
+            settings = self.scheduler.settings
+            if not any(each is problem.tactic for each in settings.tactics):
+                raise
+            self.setup = replace(self.setup, settings=replace(settings, tactics=settings.tactics.without(problem.tactic)))
+            self._tell(f"{problem.message} The tactic is switched off until the scheduler starts again.")
+            self._items.put(None)
+            return None
 
     def _durably(self, write: Callable[[], None]) -> None:
         """Write to the journal. On a full disk, free the reserve first; then wait until there is room. If the server of the

@@ -207,7 +207,7 @@ class JobHistory:
                 record.park_method, record.park_reason = _parking(record, part)
             return
         parked = isinstance(event, Suspended) and event.kind is SuspendKind.PARK
-        record.problem = event.setback or None
+        record.problem = event.setback
         if isinstance(event, Suspended) and not event.saved and record.park_reason != _UNSAVED:
             record.park_method, record.park_reason = _unsaved(record.park_method)
         if part is not None:

@@ -108,7 +108,7 @@ class LaunchOrders:
             return Suspend(*key, command.sequence, ())
         node, text = nodes[0], format_placement(self._context.cluster(), command.gpus)
         known = node.known.get(key)
-        change = ChangeSize(*key, command.sequence, command.batch_size)
+        change = ChangeSize(*key, command.sequence, command.batch_size or 0)
         if len(command.gpus) == 1 and known is not None and known.gpus_text == text:
             return change
         gpus = [number for number in self.cuda_numbers(node, command.gpus.tolist()) if number is not None]

@@ -47,11 +47,11 @@ class ProfileOption:
     """Key of the rate in the table."""
     accelerator: str
     gpus: int
-    batch_size: int = 0
-    """Batch size; 0 if the job does not give one."""
+    batch_size: int | None = None
+    """Batch size; None if the job does not give one."""
 
     def __str__(self) -> str:
-        batch = f", batch size {self.batch_size}" if self.batch_size else ""
+        batch = "" if self.batch_size is None else f", batch size {self.batch_size}"
         return f"{self.gpus}x{self.accelerator}{batch}"
 
 
@@ -92,7 +92,7 @@ def profile_options(job: Submission, key: str, cluster: Cluster) -> list[Profile
     counts = spec.gpu_counts or (spec.width,)
     batches = spec.batch_sizes or (spec.batch_size,)
     found = [
-        ProfileOption(at_size(key, demand, count, batch), pool, count, batch)
+        ProfileOption(at_size(key, demand, count, batch or 0), pool, count, batch)
         for pool, widest in zip(cluster.pools, cluster.widest, strict=True)
         if not spec.accelerators or pool in spec.accelerators
         for count in counts

@@ -6,7 +6,6 @@ from typing import Any
 
 from rota.errors import SpecError
 from rota.model.job import JobSpec
-from rota.model.units import FOREVER
 from rota.wire.spec import PROGRESS_BY_SESSION, Spec
 from rota.wire.submission import Submission
 
@@ -42,26 +41,26 @@ def to_job_spec(sent: Submission, wall_s: float, *, can_park: bool = False) -> J
     if not Path(sent.folder).is_absolute():
         hint = "submit from a folder that exists"
         raise SpecError("must be an absolute path.", field="workdir", value=sent.folder, hint=hint)
-    deadline_at = spec.deadline.timestamp() if spec.deadline is not None else FOREVER
-    if deadline_at <= wall_s:
+    deadline_seconds = None if spec.deadline is None else spec.deadline.timestamp() - wall_s
+    if deadline_seconds is not None and deadline_seconds <= 0:
         raise SpecError("is in the past.", field="deadline", hint="a date and a time to come, like 2030-12-01T09:00")
     return JobSpec(
         name=spec.name or "",
         gpus=spec.most_gpus,
         gpu_counts=spec.gpu_counts,
-        batch_size=spec.batch.size if spec.batch is not None else 0,
+        batch_size=None if spec.batch is None else spec.batch.size,
         batch_sizes=spec.batch_sizes,
-        steps=FOREVER if spec.steps is None else float(spec.steps),
+        steps=None if spec.steps is None else float(spec.steps),
         profile=spec.profile or "",
         accelerators=tuple(spec.accelerators),
         weight=spec.weight,
-        deadline_seconds=deadline_at - wall_s,
+        deadline_seconds=deadline_seconds,
         tenant=spec.tenant or "",
         user=sent.user,
         can_resize=can_resize(spec),
         saves=saves if spec.preemptible is not False else False,
         preemptible=bool(spec.preemptible),
         can_park=can_park and spec.preemptible is not False,
-        gpu_gib=spec.gpu_memory or 0.0,
+        gpu_gib=spec.gpu_memory or None,
         retries=spec.retries,
     )

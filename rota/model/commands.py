@@ -31,10 +31,10 @@ class Launch:
     """Boot number of each node. A node that has rebooted since refuses the launch."""
     from_step: float
     lease_s: float = FOREVER
-    partner: int = -1
-    """Job that may be on these GPUs at the same time; -1 if none."""
-    batch_size: int = 0
-    """Examples per step; 0 if unknown."""
+    partner: int | None = None
+    """Job that may be on these GPUs at the same time; None if there is none."""
+    batch_size: int | None = None
+    """Examples per step; None if unknown."""
 
 
 @plain_value
@@ -57,8 +57,8 @@ class Resume:
     sequence: int
     nodes: tuple[int, ...]
     lease_s: float = FOREVER
-    partner: int = -1
-    """Job that may be on these GPUs at the same time; -1 if none."""
+    partner: int | None = None
+    """Job that may be on these GPUs at the same time; None if there is none."""
 
 
 @value
@@ -73,8 +73,8 @@ class Resize:
     gpus: Ints
     """All GPUs that the job has after the change: those that it had and more, or some of those."""
     nodes: tuple[int, ...]
-    batch_size: int = 0
-    """Examples per step after the change; 0 if unknown."""
+    batch_size: int | None = None
+    """Examples per step after the change; None if unknown."""
 
 
 @plain_value

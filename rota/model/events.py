@@ -73,14 +73,14 @@ class Suspended:
     kind: SuspendKind
     steps_done: float
     node: int | None = None
-    host_gib: float = 0.0
-    """Measured host memory of the parked job over all its nodes, in GiB; 0 if unknown."""
+    host_gib: float | None = None
+    """Measured host memory of the parked job over all its nodes, in GiB; None if unknown."""
     keeps_host_memory: bool = False
     """Whether the job keeps that host memory until it ends, also while it runs."""
     saved: bool = True
     """Whether the job saved its state. If not, it resumes from its last save, and is not suspended again."""
-    setback: str = ""
-    """Why the job could not save its state, in words; empty if it saved. See `Exited.setback`."""
+    setback: str | None = None
+    """Why the job could not save its state, in words; None if it saved. See `Exited.setback`."""
 
 
 @plain_value
@@ -98,8 +98,8 @@ class Exited:
     """Steps that the attempt had made; None if it reported none."""
     stepped_s: float | None = None
     """Time of the last step, after which the job was only shutting down; None if it reported none."""
-    setback: str = ""
-    """What the attempt failed to do, in words, if the next attempt is likely to fail in the same way; otherwise empty. The job
+    setback: str | None = None
+    """What the attempt failed to do, in words, if the next attempt is likely to fail in the same way; otherwise None. The job
     pauses before its next attempt, and fails after several setbacks in a row."""
 
 
@@ -319,8 +319,8 @@ class Decided:
     """Leases that are extended."""
     unknown_attempt_kills: tuple[Kill, ...] = ()
     """Kills of unknown attempts, for which no other command is in flight."""
-    ticket: int = 0
-    """Ticket of the policy call that was sent; 0 if none was."""
+    ticket: int | None = None
+    """Ticket of the policy call that was sent; None if none was."""
 
 
 External = (

@@ -56,8 +56,8 @@ class Demand:
     """Requested GPUs; below 1 for a fraction of a GPU."""
     gpu_counts: tuple[int, ...] = ()
     """GPU counts that the job accepts, in ascending order; empty if only the requested one."""
-    batch_size: int = 0
-    """Requested examples per step; 0 if unknown."""
+    batch_size: int | None = None
+    """Requested examples per step; None if unknown."""
     batch_sizes: tuple[int, ...] = ()
     """Batch sizes that the job accepts, in ascending order; empty if only the requested one."""
 
@@ -76,12 +76,13 @@ class Demand:
         return milligpus_of(self.gpus)
 
     def sizes(self) -> list[tuple[int, int]]:
-        """Return each size as (thousandths of GPUs, batch size), the requested size first."""
-        requested = (self.milligpus, self.batch_size)
+        """Return each size as (thousandths of GPUs, batch size), as columns of options hold them: an unknown batch size is 0. The
+        requested size comes first."""
+        requested = (self.milligpus, self.batch_size or 0)
         if not self.elastic:
             return [requested]
         counts = [count * MILLI for count in self.gpu_counts] or [self.milligpus]
-        batches = self.batch_sizes or (self.batch_size,)
+        batches = self.batch_sizes or (self.batch_size or 0,)
         return [requested, *((count, batch) for count in counts for batch in batches if (count, batch) != requested)]
 
 
@@ -95,26 +96,26 @@ class JobSpec:
     """Requested GPUs: a whole number, or a fraction of one GPU in thousandths. Other jobs may use the rest of that GPU."""
     gpu_counts: tuple[int, ...] = ()
     """Other GPU counts that the job accepts; empty if only `gpus`."""
-    batch_size: int = 0
-    """Examples per step; 0 if unknown."""
+    batch_size: int | None = None
+    """Examples per step; None if unknown."""
     batch_sizes: tuple[int, ...] = ()
     """Other batch sizes that the job accepts; empty if only `batch_size`."""
     can_resize: bool = False
     """Whether the job can change its size while it runs. If not, it is suspended and launched again with the other size."""
-    steps: float = math.inf
-    """Optimiser steps from start to end, counted at the requested batch size; infinite if unknown."""
-    epoch_steps: float = 0.0
-    """Steps of one pass over the training data, counted at the requested batch size; 0 if unknown."""
+    steps: float | None = None
+    """Optimiser steps from start to end, counted at the requested batch size; None if unknown."""
+    epoch_steps: float | None = None
+    """Steps of one pass over the training data, counted at the requested batch size; None if unknown."""
     profile: str = ""
     """Key into the table of rates; empty if the job has no profile."""
     accelerators: tuple[str, ...] = ()
     """Accelerator types that the job accepts; empty if it accepts all."""
     weight: float = 1.0
     """Weight of the job under fair policies, within its tenant."""
-    deadline_seconds: float = math.inf
-    """Time from submission to the job's deadline, in seconds; infinite if it has none."""
-    slo: float = math.inf
-    """Time from submission to the job's deadline, as a multiple of its run time on exclusive V100s; infinite if it has none."""
+    deadline_seconds: float | None = None
+    """Time from submission to the job's deadline, in seconds; None if it has none."""
+    slo: float | None = None
+    """Time from submission to the job's deadline, as a multiple of its run time on exclusive V100s; None if it has none."""
     tenant: str = ""
     """Path of the tenant that the job belongs to, such as vision/pretraining."""
     user: str = ""
@@ -129,12 +130,12 @@ class JobSpec:
     """Whether a job that does not save its state may be suspended. It then starts from scratch."""
     can_park: bool = False
     """Whether the job's processes can be parked on the host, so that their GPUs are free."""
-    parked_gib: float = 0.0
-    """Host memory that the job takes while parked, over all its nodes, in GiB; 0 for the memory that it holds on its GPUs."""
-    gpu_gib: float = 0.0
-    """Peak memory on each GPU of the job, in GiB; 0 if unknown."""
-    least_gib: float = 0.0
-    """Memory on each GPU between two steps, in GiB: what must be moved when the job is parked; 0 for a tenth of the peak."""
+    parked_gib: float | None = None
+    """Host memory that the job takes while parked, over all its nodes, in GiB; None for the memory that it holds on its GPUs."""
+    gpu_gib: float | None = None
+    """Peak memory on each GPU of the job, in GiB; None if unknown."""
+    least_gib: float | None = None
+    """Memory on each GPU between two steps, in GiB: what must be moved when the job is parked; None for a tenth of the peak."""
 
     def __post_init__(self) -> None:
         whole = self.gpus >= 1 and (type(self.gpus) is int or self.gpus % 1 == 0)
@@ -145,19 +146,17 @@ class JobSpec:
             )
         if whole and type(self.gpus) is not int:
             object.__setattr__(self, "gpus", int(self.gpus))
-        if self.gpu_counts or self.batch_sizes or self.batch_size:
+        if self.gpu_counts or self.batch_sizes or self.batch_size is not None:
             self._check_sizes()
-        if not self.steps >= 0:
-            raise OptionError("must be 0 or more.", field="steps", value=self.steps, hint="leave it out if it is unknown")
-        if not 0 <= self.epoch_steps < math.inf:
-            raise OptionError("must be 0 or more, and finite.", field="epoch_steps", value=self.epoch_steps, hint="leave it out")
+        if self.steps is not None and not 0 <= self.steps < math.inf:
+            hint = "leave it out if it is unknown"
+            raise OptionError("must be 0 or more, and finite.", field="steps", value=self.steps, hint=hint)
         if not 0 < self.weight < math.inf:
             raise OptionError("must be more than 0, and finite.", field="weight", value=self.weight, hint="weight=1")
-        if not self.deadline_seconds > 0:
-            raise OptionError("must be more than 0.", field="deadline_seconds", value=self.deadline_seconds, hint="leave it out")
-        if not self.slo > 0:
-            raise OptionError("must be more than 0.", field="slo", value=self.slo, hint="leave it out")
-        if self.gpu_gib or self.least_gib or self.parked_gib:
+        for name, given in (("epoch_steps", self.epoch_steps), ("deadline_seconds", self.deadline_seconds), ("slo", self.slo)):
+            if given is not None and not 0 < given < math.inf:
+                raise OptionError("must be more than 0, and finite.", field=name, value=given, hint="leave it out")
+        if not (self.gpu_gib is None and self.least_gib is None and self.parked_gib is None):
             self._check_memory()
         if self.tenant:
             object.__setattr__(self, "tenant", _tenant_path(self.tenant))
@@ -165,14 +164,14 @@ class JobSpec:
             object.__setattr__(self, "accelerators", tuple(canonical(name) for name in self.accelerators))
 
     def _check_memory(self) -> None:
-        fine = 0 <= self.least_gib <= (self.gpu_gib or math.inf) and 0 <= self.gpu_gib < math.inf
-        if not fine or not 0 <= self.parked_gib < math.inf or self.least_gib == math.inf:
-            raise OptionError(
-                "memory must be 0 GiB or more, and least_gib at most gpu_gib.",
-                field="gpu_gib",
-                value=f"{self.gpu_gib:g}, least {self.least_gib:g}, parked {self.parked_gib:g}",
-                hint="gpu_gib=10, least_gib=1",
-            )
+        for name, gib in (("gpu_gib", self.gpu_gib), ("least_gib", self.least_gib), ("parked_gib", self.parked_gib)):
+            if gib is not None and not 0 < gib < math.inf:
+                raise OptionError(
+                    "must be more than 0 GiB, and finite.", field=name, value=gib, hint="leave it out if it is unknown"
+                )
+        if self.least_gib is not None and self.gpu_gib is not None and self.least_gib > self.gpu_gib:
+            hint = f"least_gib={self.gpu_gib:g} or less"
+            raise OptionError("must be at most gpu_gib.", field="least_gib", value=self.least_gib, hint=hint)
 
     def _check_sizes(self) -> None:
         """Sort the sizes that the job accepts, and include the requested one."""
@@ -183,18 +182,18 @@ class JobSpec:
                 value=self.gpu_counts,
                 hint="leave gpu_counts out",
             )
-        if self.batch_sizes and not self.batch_size:
+        if self.batch_sizes and self.batch_size is None:
             raise OptionError(
                 "needs batch_size, the batch size at which steps are counted.",
                 field="batch_sizes",
                 value=self.batch_sizes,
                 hint="batch_size=64",
             )
-        if type(self.batch_size) is not int or self.batch_size < 0:
-            raise OptionError("must be a whole number.", field="batch_size", value=self.batch_size, hint="batch_size=64")
+        if self.batch_size is not None and (type(self.batch_size) is not int or self.batch_size < 1):
+            raise OptionError("must be a whole number from 1.", field="batch_size", value=self.batch_size, hint="batch_size=64")
         for name, requested in (("gpu_counts", self.gpus), ("batch_sizes", self.batch_size)):
             given = getattr(self, name)
-            if not given:
+            if not given or requested is None:
                 continue
             if not all(type(each) is int and each >= 1 for each in given):
                 raise OptionError("must be whole numbers from 1.", field=name, value=given, hint=f"{name}=(1, 2, 4)")
@@ -211,14 +210,19 @@ class JobSpec:
         return width_of(self.gpus)
 
     @property
-    def resident_gib(self) -> float:
-        """Memory on each GPU of the job between two steps, in GiB; 0 if unknown."""
-        return self.least_gib or RESIDENT_FRACTION * self.gpu_gib
+    def resident_gib(self) -> float | None:
+        """Memory on each GPU of the job between two steps, in GiB; None if unknown."""
+        if self.least_gib is not None or self.gpu_gib is None:
+            return self.least_gib
+        return RESIDENT_FRACTION * self.gpu_gib
 
     @property
-    def host_gib(self) -> float:
-        """Host memory that the job takes while parked, over all its nodes, in GiB."""
-        return self.parked_gib or self.resident_gib * self.width
+    def host_gib(self) -> float | None:
+        """Host memory that the job takes while parked, over all its nodes, in GiB; None if unknown."""
+        resident_gib = self.resident_gib
+        if self.parked_gib is not None or resident_gib is None:
+            return self.parked_gib
+        return resident_gib * self.width
 
     @property
     def milli_per_gpu(self) -> int:

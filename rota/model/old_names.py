@@ -78,6 +78,31 @@ OLD_FIELD_NAMES: dict[str, dict[str, str]] = {
 OLD_VALUES = {"TrialVerdict": {"broken off": "aborted", "undone": "reverted"}}
 """Old value -> value of today of an enum, by the name of the enum."""
 
+_NEVER = {"float": "inf"}
+"""Infinity as plain data."""
+
+OLD_UNKNOWN: dict[str, dict[str, Any]] = {
+    "Attempt": {"setback": ""},
+    "Decided": {"ticket": 0},
+    "Demand": {"batch_size": 0},
+    "Exited": {"setback": ""},
+    "JobSpec": {
+        "batch_size": 0,
+        "deadline_seconds": _NEVER,
+        "epoch_steps": 0,
+        "gpu_gib": 0,
+        "least_gib": 0,
+        "parked_gib": 0,
+        "slo": _NEVER,
+        "steps": _NEVER,
+    },
+    "Launch": {"batch_size": 0, "partner": -1},
+    "Resize": {"batch_size": 0},
+    "Resume": {"partner": -1},
+    "Suspended": {"host_gib": 0, "setback": ""},
+}
+"""Old value, as plain data, of fields that are None today if they are unknown or there is none, by the name of the type."""
+
 OLD_OPTION_NAMES = {
     "aware": ("type_aware",),
     "least_gain": ("min_gain", "min_speedup"),
@@ -103,9 +128,13 @@ OLD_STUDY_FIELDS = {
 
 
 def current_fields(kind: str, plain: Mapping[str, Any]) -> dict[str, Any]:
-    """Return the fields of a type with the names of today."""
+    """Return the fields of a type with the names of today. None replaces numbers that meant unknown in an earlier version."""
     names = {**OLD_NAMES_EVERYWHERE, **OLD_FIELD_NAMES.get(kind, {})}
-    return {names.get(name, name): value for name, value in plain.items()}
+    fields = {names.get(name, name): value for name, value in plain.items()}
+    for name, unknown in OLD_UNKNOWN.get(kind, {}).items():
+        if name in fields and fields[name] == unknown:
+            fields[name] = None
+    return fields
 
 
 def current_value(kind: str, value: Any) -> Any:

@@ -38,7 +38,7 @@ def own_figures(result: Result, known: Rates) -> dict[str, Any]:
 
 def _late(result: Result) -> float | None:
     """Return the fraction of the jobs with a deadline that missed it. A job that never finished missed it."""
-    limit = np.array([arrival.spec.deadline_seconds for arrival in result.arrivals])
+    limit = np.array([arrival.spec.deadline_seconds or math.nan for arrival in result.arrivals])
     dated = np.isfinite(limit)
     taken = result.record.finished_s - result.record.submitted_s
     return float((~(taken[dated] <= limit[dated])).mean()) if dated.any() else None
@@ -56,7 +56,7 @@ def _useful(result: Result, known: Rates) -> float | None:
     for arrival, done in zip(result.arrivals, finished.tolist(), strict=True):
         rate, _ = known.rate(arrival.spec.profile, kind, arrival.spec.width)
         if done and rate > 0:
-            work += arrival.spec.gpus * arrival.spec.steps / rate
+            work += arrival.spec.gpus * (arrival.spec.steps or 0.0) / rate
     return work / (result.cluster.gpus * seconds)
 
 
@@ -86,7 +86,7 @@ def _throughput(result: Result, known: Rates) -> dict[str, float]:
 def _work(spec: JobSpec, known: Rates, cluster: Cluster) -> float:
     """Return the work of a job in GPU-seconds of the first type, with its GPUs as close together as possible."""
     rate, _ = known.rate(spec.profile, cluster.pools[0], spec.width, cluster.fewest_levels(0, spec.width))
-    return spec.gpus * spec.steps / rate if rate > 0 else 0.0
+    return spec.gpus * (spec.steps or 0.0) / rate if rate > 0 else 0.0
 
 
 def _distribution(result: Result) -> dict[str, Any]:
@@ -114,7 +114,7 @@ def _searches(result: Result) -> dict[str, Any]:
     record = result.record
     looks, bests = {}, []
     for sweep, jobs in members.items():
-        steps = np.array([result.arrivals[job].spec.steps for job in jobs])
+        steps = np.array([result.arrivals[job].spec.steps or 0.0 for job in jobs])
         best = np.array(jobs)[steps == steps.max()]
         looks[sweep] = float((record.feedback_s[jobs] - record.submitted_s[jobs]).max())
         bests.append(float((record.finished_s[best] - record.submitted_s[best]).mean()))

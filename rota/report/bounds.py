@@ -78,7 +78,7 @@ def bounds(arrivals: Sequence[Arrival], cluster: Cluster, physics: Physics, *, c
     """Return the bounds for exactly these jobs. Other jobs at the same time can only slow them down, so they are left out.
     `colocation`: whether two jobs may share GPUs."""
     kind, rates, best, pairs = _kinds(arrivals, cluster, physics, colocation)
-    steps = np.array([arrival.spec.steps for arrival in arrivals], dtype=np.float64)
+    steps = np.array([FOREVER if each.spec.steps is None else each.spec.steps for each in arrivals], dtype=np.float64)
     fastest = best[kind]
     shortest = np.divide(steps, fastest, out=np.full(len(steps), FOREVER), where=fastest > 0)
     if not len(arrivals) or not np.isfinite(shortest).all():

@@ -223,8 +223,7 @@ class _Job:
     @property
     def arriving(self) -> JobSpec:
         """Job as submitted. A job of unknown length gets the length that it really had."""
-        known = 0 < self.spec.steps < math.inf
-        return self.spec if known else replace(self.spec, steps=self.total or self.work_seconds)
+        return self.spec if self.spec.steps else replace(self.spec, steps=self.total or self.work_seconds)
 
 
 class _Reader:
@@ -241,7 +240,7 @@ class _Reader:
 
     def decided(self, decided: Decided, now_s: float, by_timer: bool) -> None:
         """Read a decision. `by_timer`: whether only a timer, and no event, can have caused it."""
-        if decided.ticket:
+        if decided.ticket is not None:
             late = by_timer and self.until_s <= now_s < self.until_s + MAX_TIMER_DELAY_SECONDS
             self.called_s[decided.ticket] = self.until_s if late else now_s
         if decided.plan is not None:

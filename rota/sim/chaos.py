@@ -142,7 +142,7 @@ class Chaos:
         self.cut_off: dict[int, float] = {}
         self.storage: dict[int, float] = {}
         self.gangs: dict[tuple[int, int], _Gang] = {}
-        self.gpu_owner: dict[int, dict[tuple[int, int], int]] = {}
+        self.gpu_owner: dict[int, dict[tuple[int, int], int | None]] = {}
         """GPU -> (job, attempt) of each job that holds it -> the partner named in that job's command."""
         self.specs = jobs
         self.finished: set[int] = set()
@@ -385,7 +385,7 @@ class Chaos:
             raise Broken(f"job {job} got {gpus} GPUs and accepts {spec.gpu_counts or spec.gpus}")
         if command.batch_size not in (spec.batch_sizes or (spec.batch_size,)):
             raise Broken(f"job {job} got batch size {command.batch_size} and accepts {spec.batch_sizes or spec.batch_size}")
-        if (gpus, command.batch_size) != (options.gpus[command.option], options.batch_size[command.option]):
+        if (gpus, command.batch_size or 0) != (options.gpus[command.option], options.batch_size[command.option]):
             raise Broken(f"job {job} got {gpus} GPUs and batch size {command.batch_size}, which is not the size of its option")
         if len(set(self.cluster.gpu_pool[command.gpus].tolist())) != 1:
             raise Broken(f"job {job} got several accelerator types")
@@ -411,6 +411,10 @@ class Chaos:
                 self._count("shared")
             owners[job, command.attempt] = command.partner
 
+    def _steps_total(self, job: int) -> float:
+        steps = self.specs[job].steps
+        return FOREVER if steps is None else steps
+
     def _part_runs(self, gang: _Gang, node: int) -> None:
         gang.running.add(node)
         gang.suspended.discard(node)
@@ -419,7 +423,7 @@ class Chaos:
             if len(gpus) != len(gang.gpus):
                 raise Broken(f"at {self.now_s:.3f} s: job {gang.job} runs on {len(gpus)} of {len(gang.gpus)} GPUs")
             gang.since_s = self.now_s
-            left = self.specs[gang.job].steps - gang.steps
+            left = self._steps_total(gang.job) - gang.steps
             self._at(self.now_s + left, partial(self._complete, gang, self.now_s))
 
     def _pause(self, gang: _Gang, node: int) -> None:
@@ -433,7 +437,7 @@ class Chaos:
             return  # the gang was stopped meanwhile
         self.finished.add(gang.job)
         self._count("finished")
-        self.storage[gang.job] = self.specs[gang.job].steps
+        self.storage[gang.job] = self._steps_total(gang.job)
         for node in gang.nodes:
             agent = self.agents[node]
             part = agent.parts[gang.job]

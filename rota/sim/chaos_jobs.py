@@ -33,7 +33,7 @@ def mixed_jobs(
                 steps=float(dice.randrange(5, 90)),
                 retries=dice.choice([2, 1_000_000]),
                 can_park=park,
-                parked_gib=4.0 if park else 0.0,
+                parked_gib=4.0 if park else None,
             )
         )
     return jobs

@@ -333,7 +333,7 @@ class Engine:
             rate,
             saved,
             FOREVER,
-            spec.steps,
+            FOREVER if spec.steps is None else spec.steps,
             FOREVER,
             MILLI if spec.gpus >= 1 else spec.milli_per_gpu,
         )
@@ -342,7 +342,7 @@ class Engine:
         self.record.launch(job, command)
         self._after(self.physics.costs.start_of(spec, saved > 0), job, run, lambda later: self._up(command, run, later), events)
 
-    def _alone_rate(self, spec: JobSpec, gpus: Any, levels: int, batch_size: int) -> float:
+    def _alone_rate(self, spec: JobSpec, gpus: Any, levels: int, batch_size: int | None) -> float:
         """Return the true rate on exclusive GPUs. It is looked up once if all GPUs of a pool are alike."""
         if not self.physics.by_profile or spec.gpu_counts or spec.batch_sizes:
             return self.physics.rate(spec, self.cluster, gpus, levels, batch_size)

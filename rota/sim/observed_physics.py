@@ -134,10 +134,10 @@ class ObservedPhysics(Physics):
         nearest = min(self.answers[max(at - 1, 0) : at + 1], key=lambda answer: abs(answer.asked_s - now_s), default=None)
         return self.answer_seconds if nearest is None else nearest.seconds
 
-    def rate(self, spec: JobSpec, cluster: Cluster, gpus: Ints, levels: int, batch_size: int = 0) -> float:
+    def rate(self, spec: JobSpec, cluster: Cluster, gpus: Ints, levels: int, batch_size: int | None = None) -> float:
         job = self.jobs[spec.name]
         relative = job.attempt(self.launches.get(spec.name, 0)).relative_rate
-        usual = max(spec.steps - job.first_steps, MIN_STEPS) / job.work_seconds
+        usual = max((spec.steps or 0.0) - job.first_steps, MIN_STEPS) / job.work_seconds
         return usual if relative is None else usual * relative
 
     @property

@@ -72,9 +72,9 @@ class Physics:
         if self.spread_penalty is not None:
             object.__setattr__(self, "spread_penalty", Locality.of(self.spread_penalty))
 
-    def rate(self, spec: JobSpec, cluster: Cluster, gpus: Ints, levels: int, batch_size: int = 0) -> float:
+    def rate(self, spec: JobSpec, cluster: Cluster, gpus: Ints, levels: int, batch_size: int | None = None) -> float:
         """Return the true steps per second of a job on these GPUs, which span this many levels of locality. Steps are counted at
-        the requested batch size, which is also what a `batch_size` of 0 stands for."""
+        the requested batch size, which is also the default of `batch_size`."""
         rate = self._over(spec, cluster.pools[cluster.gpu_pool[gpus[0]]], len(gpus), levels, batch_size)
         if self.variability is not None:
             rate /= self.variability.slowdown(spec.profile, gpus)
@@ -178,11 +178,11 @@ class Physics:
         """The true rates, including the cost of spreading a gang over nodes."""
         return self.rates if self.spread_penalty is None else replace(self.rates, spread_penalty=self.spread_penalty)
 
-    def _over(self, spec: JobSpec, accelerator: str, gpus: int, levels: int, batch_size: int = 0) -> float:
+    def _over(self, spec: JobSpec, accelerator: str, gpus: int, levels: int, batch_size: int | None = None) -> float:
         if not (spec.gpu_counts or spec.batch_sizes or self.rates.batches):
             return self.whole_rates.rate(spec.profile, accelerator, gpus, levels)[0]
-        batch_size = batch_size or spec.batch_size
-        return self.whole_rates.rate_of(spec.profile, spec.demand, accelerator, gpus, batch_size, levels)[0]
+        examples = batch_size or spec.batch_size or 0
+        return self.whole_rates.rate_of(spec.profile, spec.demand, accelerator, gpus, examples, levels)[0]
 
 
 def _of_node(name: str, values: float | Floats, node: int) -> float:

@@ -16,7 +16,6 @@ training (`static`: it does not); and Shockwave's `duration`, the seconds that t
 The notes count the jobs that lose such a rule.
 """
 
-import math
 from collections.abc import Iterator
 
 from rota.files.csv_table import CsvRow
@@ -42,10 +41,10 @@ def arrival(row: CsvRow) -> Arrival:
     return Arrival(row.number("arrival_time"), spec)
 
 
-def _slo(row: CsvRow) -> float:
-    """Return the deadline as a multiple of the run time; infinite if it is empty or negative."""
+def _slo(row: CsvRow) -> float | None:
+    """Return the deadline as a multiple of the run time; None if it is empty, 0 or negative."""
     text = row.text("slo").strip()
-    return (row.number("slo") or math.inf) if text and not text.startswith("-") else math.inf
+    return (row.number("slo") or None) if text and not text.startswith("-") else None
 
 
 def remarks(row: CsvRow) -> Iterator[str]:

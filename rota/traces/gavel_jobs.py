@@ -205,6 +205,6 @@ def _spec(job: GavelJob, number: int, tenants: int, rates: Rates) -> JobSpec:
         steps=job.seconds * rate,
         profile=job.profile,
         weight=job.weight,
-        deadline_seconds=job.slo * job.seconds if job.slo is not None else math.inf,
+        deadline_seconds=None if job.slo is None else job.slo * job.seconds,
         tenant=f"tenant-{number % tenants + 1}" if tenants else "",
     )

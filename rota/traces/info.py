@@ -84,7 +84,7 @@ def _run_times(specs: Sequence[JobSpec]) -> tuple[Floats, Floats]:
     found = []
     for spec in specs:
         rate, _ = catalogue.rate(spec.profile, REFERENCE, spec.width) or (0.0, 0.0) if spec.profile else (1.0, 0.0)
-        if rate > 0 and np.isfinite(spec.steps):
+        if rate > 0 and spec.steps is not None:
             found.append((spec.steps / rate, spec.gpus))
     table = np.array(found, dtype=np.float64).reshape(-1, 2)
     return table[:, 0], table[:, 1]

@@ -30,7 +30,7 @@
 from rota.errors import TraceError
 from rota.files.csv_table import CsvRow, FileTable
 from rota.model.job import Arrival, JobSpec
-from rota.model.units import FOREVER, MILLI, milligpus_of
+from rota.model.units import MILLI, milligpus_of
 from rota.traces.format import Format
 from rota.traces.parts import accelerators, weight
 
@@ -40,12 +40,12 @@ def arrival(row: CsvRow) -> Arrival:
         name=_name(row),
         gpus=_gpus(row),
         gpu_counts=_sizes(row, "gpu_counts"),
-        batch_size=row.whole("batch_size", least=1) if row.text("batch_size") else 0,
+        batch_size=row.whole("batch_size", least=1) if row.text("batch_size") else None,
         batch_sizes=_sizes(row, "batch_sizes"),
         can_resize=_truth(row, "can_resize"),
         saves=_truth(row, "saves", default=True),
         steps=row.number("steps" if "steps" in row.cells else "duration"),
-        epoch_steps=row.number("epoch_steps") if row.text("epoch_steps") else 0.0,
+        epoch_steps=(row.number("epoch_steps") or None) if row.text("epoch_steps") else None,
         profile=row.text("profile"),
         accelerators=accelerators(row, "accelerators"),
         weight=weight(row, "weight"),
@@ -97,36 +97,36 @@ def cells(arrival: Arrival, work: str) -> dict[str, str]:
         "submit_time": _plain(arrival.submitted_s),
         "gpus": f"{spec.gpus:g}",
         "gpu_counts": "|".join(str(count) for count in spec.gpu_counts),
-        "batch_size": str(spec.batch_size) if spec.batch_size else "",
+        "batch_size": "" if spec.batch_size is None else str(spec.batch_size),
         "batch_sizes": "|".join(str(size) for size in spec.batch_sizes),
         "can_resize": "true" if spec.can_resize else "",
         "saves": "" if spec.saves else "false",
         work: _plain(spec.steps),
         "name": spec.name,
-        "epoch_steps": _plain(spec.epoch_steps) if spec.epoch_steps else "",
+        "epoch_steps": _plain(spec.epoch_steps),
         "profile": spec.profile,
         "accelerators": "|".join(spec.accelerators),
         "weight": "" if spec.weight == 1.0 else _plain(spec.weight),
-        "deadline": "" if spec.deadline_seconds == FOREVER else _plain(spec.deadline_seconds),
-        "slo": "" if spec.slo == FOREVER else _plain(spec.slo),
+        "deadline": _plain(spec.deadline_seconds),
+        "slo": _plain(spec.slo),
         "tenant": spec.tenant,
         "user": spec.user,
         "retries": str(spec.retries) if spec.retries else "",
     }
 
 
-def _limit(row: CsvRow, column: str) -> float:
-    """Return a limit above 0; FOREVER if the cell is empty."""
+def _limit(row: CsvRow, column: str) -> float | None:
+    """Return a limit above 0; None if the cell is empty."""
     if not row.text(column):
-        return FOREVER
+        return None
     if row.number(column) <= 0:
         raise row.wrong(column, "must be more than 0.", hint="leave it empty if there is none")
     return row.number(column)
 
 
-def _plain(value: float) -> str:
-    """Return the shortest text that reads back as the same number."""
-    return repr(float(value)).removesuffix(".0")
+def _plain(value: float | None) -> str:
+    """Return the shortest text that reads back as the same number; empty for None."""
+    return "" if value is None else repr(float(value)).removesuffix(".0")
 
 
 def _name(row: CsvRow) -> str:

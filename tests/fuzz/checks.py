@@ -99,7 +99,7 @@ def check_placements(setup: Setup, ready: PreparedStudy, record: Record) -> bool
             assert sum(parts) <= room, f"GPU {gpu} is held by jobs {holders} at {at_s} s"
             shared |= len(holders) > 1
             if ready.setup.settings.tactics.colocating is not None and len(holders) > 1 and room > MILLI:
-                taken, there = sum(ready.trace.arrivals[each].spec.gpu_gib for each in holders), memory[gpu]
+                taken, there = sum(ready.trace.arrivals[each].spec.gpu_gib or 0.0 for each in holders), memory[gpu]
                 assert taken <= there, f"jobs {holders} take {taken} GiB of the {there} GiB of GPU {gpu} at {at_s} s"
     return shared
 

@@ -159,7 +159,7 @@ def _with_tactics(dice: random.Random, keywords: dict[str, Any]) -> None:
         keywords["park"] = dice.choice(("link", "driver"))
         keywords["measurement_noise"] = dice.choice((0.0, 0.1))
         arrivals = [
-            Arrival(at_s, replace(spec, gpu_gib=dice.choice((0.0, 2.0, 6.0, 11.0)), least_gib=0.0, parked_gib=0.0))
+            Arrival(at_s, replace(spec, gpu_gib=dice.choice((None, 2.0, 6.0, 11.0)), least_gib=None, parked_gib=None))
             for at_s, spec in keywords["trace"].arrivals
         ]
         keywords["trace"] = Trace.of("fuzz", "fuzz", arrivals)
@@ -187,7 +187,7 @@ def _make_elastic(dice: random.Random, keywords: dict[str, Any], plain: bool) ->
         if spec.gpus >= 1 and dice.random() < 0.7:
             counts = tuple(dice.sample((1, 2, 3, 4, 6, 8), dice.randrange(0, 4)))
             sizes = {"batch_size": 64, "batch_sizes": (32, 128)} if dice.random() < 0.4 else {}
-            epoch = dice.choice((0.0, round(spec.steps / 10, 1)))
+            epoch = dice.choice((None, max(round(spec.steps / 10, 1), 0.1)))
             spec = replace(spec, gpu_counts=counts, can_resize=dice.random() < 0.6, epoch_steps=epoch, **sizes)
         arrivals.append(Arrival(submitted_s, spec))
     keywords["trace"] = Trace.of("fuzz", "fuzz", arrivals)
@@ -355,8 +355,8 @@ def _spec(dice: random.Random, number: int, parts: bool) -> JobSpec:
         profile=dice.choice((*PROFILES, *PROFILES, "")),
         accelerators=dice.choice(((), (), (), ("V100",), ("V100", "K80"), ("P100", "T4"))),
         weight=dice.choice((1.0, 1.0, 4.0)),
-        slo=dice.choice((float("inf"), 1.5, 10.0)),
+        slo=dice.choice((None, 1.5, 10.0)),
         tenant=dice.choice(("", "x", "y", "y/z")),
         can_park=park,
-        parked_gib=dice.choice((0.0, 1.0, 4.0)) if park else 0.0,
+        parked_gib=dice.choice((None, 1.0, 4.0)) if park else None,
     )

@@ -82,7 +82,7 @@ class Case:
                         profile=f"job{i}",
                         steps=float(steps[i]) if steps else 1e6,
                         tenant=tenants[i] if tenants else "",
-                        deadline_seconds=(deadlines or {}).get(i, float("inf")),
+                        deadline_seconds=(deadlines or {}).get(i),
                     ),
                     now - (ages[i] if ages else 0.0),
                 )

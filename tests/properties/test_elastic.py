@@ -127,7 +127,7 @@ def cases(draw: st.DrawFn) -> Case:
             steps=draw(st.floats(1.0, 3000.0)),
             profile=f"{model}/bs{batch // gpus}" if local else f"{model}/global{batch}",
         )
-        epoch = draw(st.sampled_from([0.0, spec.steps / 7]))
+        epoch = draw(st.sampled_from([None, spec.steps / 7]))
         arrivals.append(Arrival(now_s, replace(spec, epoch_steps=epoch)))
     believed = replace(rates, efficiency=rates.efficiency.modelled())
     policy = draw(st.sampled_from(POLICIES))

@@ -304,7 +304,7 @@ def _decided(state: State, settings: Settings, event: Decided) -> None:
         cycle.has_new_answer = cycle.needs_plan = False
         cycle.plans += 1
         cycle.next_round_s = settings.decide.next_round_s(cycle.next_round_s, state.now_s, plan.until_s)
-    if event.ticket:
+    if event.ticket is not None:
         state.cycle.begin_policy_call(event.ticket, state.jobs.table.id[state.jobs.rows], state.jobs.version, state.now_s)
         if settings.needs_predictions:
             note(state)

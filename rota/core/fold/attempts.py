@@ -126,6 +126,7 @@ def _learn_resize(state: State, row: int, at_s: float) -> None:
     seconds, believed = max(at_s - table.phase_s.item(row), 0.0), table.resize_seconds.item(row)
     if abs(seconds - believed) > FAR * max(seconds, believed):
         table.resize_seconds[row] = seconds
+        table.own("resize_measured")[row] = True
 
 
 def begin(state: State, job: int, at_s: float, min_run_factor: float = 0.0) -> None:
@@ -147,6 +148,7 @@ def begin(state: State, job: int, at_s: float, min_run_factor: float = 0.0) -> N
             table.own("resume_seconds")[row] = max(seconds, 0.0)
         elif seconds > table.move_seconds.item(row):  # a move costs at least what the start took
             table.move_seconds[row] = seconds
+            table.own("move_measured")[row] = True
         if min_run_factor:
             _set_min_run(state, row, attempt, at_s, min_run_factor)
     jobs.transition(job, Phase.RUNNING, at_s)
@@ -294,7 +296,7 @@ def _settle(state: State, job: int, at_s: float) -> None:
 
 
 def end_on_node(
-    state: State, job: int, node: int | None, at_s: float, verdict: AttemptEnd, steps: float, *, setback: str = ""
+    state: State, job: int, node: int | None, at_s: float, verdict: AttemptEnd, steps: float, *, setback: str | None = None
 ) -> None:
     """Note that the processes of an attempt on one node are gone, or on all nodes if None. With the last of them the attempt
     ends."""
@@ -339,7 +341,7 @@ def mark_for_kill(state: State, job: int) -> None:
     state.requeue(job)
 
 
-def _end_attempt(state: State, job: int, at_s: float, verdict: AttemptEnd, steps: float, setback: str) -> None:
+def _end_attempt(state: State, job: int, at_s: float, verdict: AttemptEnd, steps: float, setback: str | None) -> None:
     jobs = state.jobs
     row, table = jobs.row[job], jobs.table
     at_s = min(at_s, state.now_s)

@@ -19,7 +19,7 @@ from rota.core.setup import Setup
 from rota.core.state.job_table import NO_JOB
 from rota.core.state.state import State
 from rota.model.events import External
-from rota.model.units import FOREVER, MILLI
+from rota.model.units import MILLI
 from rota.model.value import value
 
 
@@ -60,7 +60,7 @@ def _believe(state: State, before: Setup, now: Setup) -> None:
     known, gpus = state.beliefs, state.nodes.cluster.gpus
     known.rates = known.measured.over(now.given.rates)
     known.skews = now.given.skews
-    _set_costs(state, before.given.costs, now.given.costs)
+    _set_costs(state, now.given.costs)
     given = now.given.scores_of(gpus)
     known.variability = _scores(known.variability, given, gpus)
     if known.learning is not None:
@@ -69,17 +69,17 @@ def _believe(state: State, before: Setup, now: Setup) -> None:
     _set_options(state, pairs=now.settings.colocation)
 
 
-def _set_costs(state: State, before: MoveCosts, now: MoveCosts) -> None:
-    """Set the prices of moving jobs. A price that was measured differs from the one given before, and stays."""
+def _set_costs(state: State, now: MoveCosts) -> None:
+    """Set the prices of moving and resizing jobs. A price that was measured stays."""
     table = state.jobs.table
     state.memory.set_context(now.memory.context_gib)
     state.beliefs.costs = now
-    for column, old, new in (
-        (table.move_seconds, before.move_seconds, now.move_seconds),
-        (table.resize_seconds, before.resize_seconds, now.resize_seconds),
-    ):
-        rows = column[: table.size]
-        rows[(rows == old) & (rows < FOREVER)] = new
+    for job, row in state.jobs.row.items():
+        spec = state.jobs.specs[job]
+        if not table.move_measured[row]:
+            table.move_seconds[row] = now.move_of(spec)
+        if spec.can_resize and not table.resize_measured[row]:
+            table.resize_seconds[row] = now.resize_seconds
 
 
 def _scores(believed: Variability | None, given: Variability | None, gpus: int) -> Variability | None:

@@ -58,8 +58,8 @@ class Tactics:
     """The tactics in force, in the order in which they act. A step that no tactic overrides is an empty tuple."""
 
     active: tuple[Tactic, ...] = ()
-    text: str = field(default="", compare=False)
-    """Their names and options, as a journal keeps them."""
+    texts: tuple[tuple[Tactic, str], ...] = field(default=(), compare=False)
+    """Each tactic with its name and options, as a journal keeps them, in the order given."""
 
     def __post_init__(self) -> None:
         object.__setattr__(self, "active", tuple(sorted(self.active, key=lambda each: each.turn)))
@@ -69,6 +69,11 @@ class Tactics:
 
     def __iter__(self) -> Iterator[Tactic]:
         return iter(self.active)
+
+    @property
+    def text(self) -> str:
+        """Names and options of the tactics in force, as a journal keeps them."""
+        return ",".join(text for _, text in self.texts)
 
     def find(self, kind: type[T]) -> T | None:
         """Return the tactic of a type, or None."""
@@ -102,7 +107,8 @@ class Tactics:
 
     def without(self, tactic: object) -> "Tactics":
         """Return these tactics without one of them."""
-        return Tactics(tuple(each for each in self.active if each is not tactic), self.text)
+        left = tuple(each for each in self.active if each is not tactic)
+        return Tactics(left, tuple((each, text) for each, text in self.texts if each is not tactic))
 
     def _overriding(self, step: str) -> tuple[Tactic, ...]:
         return tuple(each for each in self.active if getattr(type(each), step) is not getattr(Tactic, step))

@@ -76,6 +76,10 @@ class JobTable(JobColumns):
     """Whether the job may be suspended: it saves its state as far as is known, or its spec says `preemptible`."""
     stop_seconds: Floats = declare(np.float64, rare=True)
     """Cost of the last stop, lost work included, in seconds; 0 if not measured."""
+    move_measured: Bools = declare(np.bool_, False, rare=True)
+    """Whether `move_seconds` was measured: a start took longer than was believed of a move."""
+    resize_measured: Bools = declare(np.bool_, False, rare=True)
+    """Whether `resize_seconds` was measured."""
     stays_until_s: Floats = declare(np.float64, -FOREVER, rare=True)
     """Time at which the minimum run time of the attempt is over; minus infinity if it has none."""
 

@@ -32,10 +32,9 @@ class MemoryLedger:
         if attempt.kept_gib:
             return attempt.kept_gib
         spec = self.state.jobs.specs[job]
-        if spec.parked_gib or spec.least_gib:
-            host_gib = spec.host_gib
-        else:
-            host_gib = max(self._seen_gib(job), spec.gpu_gib) * len(attempt.gpus)
+        host_gib = None if spec.parked_gib is None and spec.least_gib is None else spec.host_gib
+        if host_gib is None:
+            host_gib = max(self._seen_gib(job), spec.gpu_gib or 0.0) * len(attempt.gpus)
         return host_gib / len(self.state.nodes.nodes_of(attempt.gpus))
 
     def _seen_gib(self, job: int) -> float:

@@ -53,8 +53,8 @@ class Attempt:
     end: AttemptEnd = AttemptEnd.OPEN
     steps: float = FOREVER
     """Fewest saved steps of any node whose processes have ended."""
-    setback: str = ""
-    """What the processes of a node failed to do (`Exited.setback`)."""
+    setback: str | None = None
+    """What the processes of a node failed to do (`Exited.setback`); None if there was no setback."""
 
 
 @value

@@ -7,7 +7,7 @@ from dataclasses import fields, replace
 import pytest
 
 from rota.cli import job_text
-from rota.wire.client import connect
+from rota.wire.client import Client, connect
 from rota.wire.rows import JobRow
 from tests.unit.cli.conftest import Rota
 from tests.unit.server.standin import Served

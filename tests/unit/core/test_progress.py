@@ -55,7 +55,7 @@ def test_an_empty_history_works() -> None:
 
 def test_a_job_that_does_not_say_how_long_an_epoch_is() -> None:
     made = bench()
-    run(made, 5000.0, epoch_steps=0.0)
+    run(made, 5000.0, epoch_steps=None)
     made.tell(at_s=90.0)
     assert foreseen(made).epochs.tolist() == [pytest.approx(90 / EPOCH_SECONDS)]
 

@@ -168,8 +168,30 @@ def test_a_start_that_took_longer_stays_the_price_of_moving() -> None:
     before, now = setup(told(launch_seconds=3.0)), setup(told(launch_seconds=0.5))
     scheduler = started(before)
     scheduler.state.jobs.table.move_seconds[0] = 12.0
+    scheduler.state.jobs.table.own("move_measured")[0] = True
     again = configured(scheduler, now)
     assert again.state.jobs.table.move_seconds[:3].tolist() == [12.0, 0.5, 0.5]
+
+
+def test_a_measured_price_that_equals_a_given_one_is_still_measured() -> None:
+    scheduler = started(setup(told(launch_seconds=0.5)))
+    table = scheduler.state.jobs.table
+    measured = table.move_measured[: table.size].tolist()
+    assert any(measured) and not all(measured), "each start took one second"
+    for seconds in (1.0, 3.0):
+        scheduler.fold(2.0, [Configured(setup(told(launch_seconds=seconds)), 2.0)])
+    assert table.move_seconds[: table.size].tolist() == [1.0 if each else 3.0 for each in measured]
+
+
+def test_a_snapshot_from_before_version_17_says_by_its_prices_which_were_measured() -> None:
+    scheduler = started(setup(told(launch_seconds=0.5)))
+    plain = scheduler.snapshot(JOURNAL_CODEC)
+    table = JOURNAL_CODEC.decode(plain["jobs"]["table"])
+    without = {name: column for name, column in table.items() if name not in ("move_measured", "resize_measured")}
+    old = {**plain, "version": 16, "jobs": {**plain["jobs"], "table": JOURNAL_CODEC.encode(without)}}
+    again = make_scheduler(setup(told(launch_seconds=0.5)))
+    again.restore(old, JOURNAL_CODEC)
+    assert again.snapshot(JOURNAL_CODEC) == plain and again.state.jobs.table.move_measured.any()
 
 
 def test_measured_scores_stay_and_are_weighed_against_what_is_told() -> None:

@@ -12,7 +12,9 @@ from rota.core.validate import validate
 from rota.live.journal import Journal
 from rota.live.recovery import recover
 from rota.live.replay import replay
-from rota.model.events import CancelRequested, Started, Suspended
+from rota.model.commands import Launch
+from rota.model.events import CancelRequested, Exited, Started, Submitted, Suspended
+from rota.model.job import Demand, JobSpec
 from rota.model.old_names import OLD_FIELD_NAMES, OLD_TYPE_NAMES
 from rota.policies.ones import OnesMemory
 from rota.policies.optimus import OptimusMemory
@@ -52,6 +54,28 @@ def test_an_old_snapshot_is_the_state_that_its_entries_lead_to(journal: Journal)
     journal.close()
     assert snapshot.take(restored.state, JOURNAL_CODEC) == snapshot.take(folded.state, JOURNAL_CODEC)
     assert sorted(restored.state.jobs.attempts) == [5, 6]
+
+
+def test_numbers_that_meant_unknown_are_read_as_none(journal: Journal) -> None:
+    entries = [entry for entry, *_ in replay(journal, JOURNAL_CODEC, make_scheduler)]
+    journal.close()
+    found = [event for entry in entries for event in entry.events]
+    decisions = [entry.decided for entry in entries if entry.decided is not None]
+    launches = [command for decided in decisions for command in decided.commands if isinstance(command, Launch)]
+    assert launches and {launch.partner for launch in launches} == {launch.batch_size for launch in launches} == {None}
+    assert {event.setback for event in found if isinstance(event, Suspended | Exited)} == {None}
+    assert None in {decided.ticket for decided in decisions} and 0 not in {decided.ticket for decided in decisions}
+    specs = [event.spec for event in found if isinstance(event, Submitted)]
+    assert specs[0] == JobSpec(name="j1", gpus=2, user="root", saves=None)
+    assert specs[1] == JobSpec(name="j2", user="root", saves=None, can_park=True)
+    assert {specs[0].steps, specs[0].slo, specs[0].deadline_seconds, specs[0].gpu_gib, specs[0].batch_size} == {None}
+
+
+def test_known_numbers_are_read_as_they_are() -> None:
+    known = JobSpec(steps=0, slo=1.5, deadline_seconds=60.0, gpu_gib=2.0, batch_size=64, epoch_steps=1.0)
+    assert JOURNAL_CODEC.decode(JOURNAL_CODEC.encode(known)) == known
+    old = {"type": "Demand", "fields": {"gpus": 2, "gpu_counts": {"tuple": []}, "batch_size": 0, "batch_sizes": {"tuple": []}}}
+    assert JOURNAL_CODEC.decode(old) == Demand(gpus=2) == JobSpec(gpus=2).demand
 
 
 def test_an_old_name_is_not_a_name_of_today() -> None:

@@ -11,7 +11,7 @@ from rota.model.cluster import Cluster
 from rota.model.job import JobSpec
 
 
-def memory(gib: float, cluster: str, read: Mapping[str, float | None] | None = None, types: tuple[str, ...] = ()) -> None:
+def memory(gib: float | None, cluster: str, read: Mapping[str, float | None] | None = None, types: tuple[str, ...] = ()) -> None:
     """`read`: what NVML says of real GPUs; None: they are pretend ones."""
     wanted = JobSpec(gpus=1, steps=1.0, gpu_gib=gib, accelerators=types)
     readings = {name: GpuReading(0.0, memory_gib=each) for name, each in (read or {}).items()}
@@ -26,7 +26,7 @@ def test_more_memory_than_any_gpu_has_is_refused() -> None:
     with pytest.raises(OptionError, match="accepts here: 16 GiB"):
         memory(17, "4xV100 + 2xA100", types=("V100",))
     memory(40, "4xV100 + 2xA100")
-    memory(0, "4xV100")
+    memory(None, "4xV100")
 
 
 def test_real_gpus_are_as_large_as_they_say() -> None:

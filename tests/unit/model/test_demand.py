@@ -1,5 +1,8 @@
 """A job accepts one size or several, each with its own option."""
 
+import math
+from typing import Any
+
 import numpy as np
 import pytest
 
@@ -27,13 +30,35 @@ def test_one_size_is_not_elastic_however_it_is_written() -> None:
 
 
 @pytest.mark.parametrize(
+    "wrong",
+    [
+        {"batch_size": 0},
+        {"steps": math.inf},
+        {"steps": -1.0},
+        {"epoch_steps": 0.0},
+        {"deadline_seconds": math.inf},
+        {"slo": 0.0},
+        {"gpu_gib": 0.0},
+        {"least_gib": 3.0, "gpu_gib": 2.0},
+        {"parked_gib": math.inf},
+    ],
+)
+def test_a_number_that_would_mean_unknown_is_refused(wrong: dict[str, Any]) -> None:
+    with pytest.raises(OptionError) as refused:
+        JobSpec(**wrong)
+    assert refused.value.field == next(iter(wrong))
+    unknown = JobSpec(**dict.fromkeys(wrong))
+    assert unknown == JobSpec(), "None is the default of each"
+
+
+@pytest.mark.parametrize(
     ("wrong", "says"),
     [
         ({"gpus": 0.5, "gpu_counts": (1, 2)}, "fraction of a GPU"),
         ({"gpu_counts": (0,)}, "whole numbers from 1"),
         ({"gpu_counts": (1.5,)}, "whole numbers from 1"),
         ({"batch_sizes": (32,)}, "needs batch_size"),
-        ({"batch_size": -1}, "whole number"),
+        ({"batch_size": -1}, "whole number from 1"),
         ({"batch_size": 64, "batch_sizes": (0,)}, "whole numbers from 1"),
     ],
 )

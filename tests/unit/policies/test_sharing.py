@@ -46,7 +46,7 @@ def run(policy: Any, cluster: str, *jobs: dict[str, Any], pairs: Any = None, **s
     return Engine(core, make_policy(policy), Physics(rates=rates), arrivals, seed=1).run()
 
 
-def job(profile: str, steps: float, **more: Any) -> dict[str, Any]:
+def job(profile: str, steps: float | None, **more: Any) -> dict[str, Any]:
     return {"profile": profile, "steps": steps, **more}
 
 
@@ -96,14 +96,14 @@ def test_a_job_that_is_almost_done_does_not_upset_the_makespan(left: float) -> N
 def test_an_endless_job_counts_as_one_with_a_year_to_go() -> None:
     """At its best rate, whatever its steps are."""
     for rate in (0.01, 1.0, 1000.0):
-        question = Question((1, 0, 0), {"a": (rate, 0, 0)}, [job("a", float("inf")), job("a", 100.0)])
+        question = Question((1, 0, 0), {"a": (rate, 0, 0)}, [job("a", None), job("a", 100.0)])
         answer, _ = question.ask("finish-time-fairness")
         assert answer.memory.steps_left[0] / rate == pytest.approx(365 * 86400.0)
 
 
 def test_allox_matches_jobs_beside_one_of_unknown_length() -> None:
     """It counts as one with a year to go, so it can wait for the fastest GPU while the short ones have theirs."""
-    jobs = [job("a", 50.0), job("b", float("inf")), job("c", 100.0)]
+    jobs = [job("a", 50.0), job("b", None), job("c", 100.0)]
     _, effect = Question((1, 1, 1), RATES, jobs).ask("allox")
     assert effect.share.sum(axis=1).tolist() == [1.0, 0.0, 1.0]
 

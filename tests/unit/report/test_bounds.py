@@ -16,7 +16,7 @@ TWO = Cluster.parse("2xV100")
 UNEQUAL = Cluster.parse("1xV100 + 1xK80")
 
 
-def job(submitted_s: float, gpus: int, steps: float, **more: object) -> Arrival:
+def job(submitted_s: float, gpus: int, steps: float | None, **more: object) -> Arrival:
     return Arrival(submitted_s, JobSpec(gpus=gpus, steps=steps, **more))  # type: ignore[arg-type]
 
 
@@ -120,8 +120,8 @@ def test_a_gang_is_as_fast_as_its_slowest_gpu_at_best() -> None:
 
 @pytest.mark.parametrize(
     "unknown",
-    [job(1, 1, math.inf), job(1, 4, 10), job(1, 1, 10, accelerators=("A100",))],
-    ids=["infinite steps", "too large", "no such type"],
+    [job(1, 1, None), job(1, 4, 10), job(1, 1, 10, accelerators=("A100",))],
+    ids=["unknown steps", "too large", "no such type"],
 )
 def test_unknown_work_has_no_bound(unknown: Arrival) -> None:
     found = bounds([job(0, 1, 4), unknown], TWO, Physics())
