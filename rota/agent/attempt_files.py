@@ -6,7 +6,7 @@ can read each other's files. Earlier versions wrote an empty text for none.
 """
 
 import json
-import math
+import sys
 import time
 from collections.abc import Mapping, Sequence
 from pathlib import Path
@@ -69,6 +69,8 @@ class LaunchOrder(NamedTuple):
     stays: bool = False
     """Whether the job is not known to save its state. If it can't be parked, it keeps running until a session reports that it
     saves."""
+    uid: int | None = None
+    """Unix user of the job; None for the user of the agent."""
 
 
 class AttemptStatus(NamedTuple):
@@ -267,14 +269,14 @@ def launch_command(order: LaunchOrder) -> rules.AgentCommand:
 
 def seconds(value: object) -> float | None:
     """Return a length of time from a datagram; None if it is not one."""
-    if isinstance(value, bool) or not isinstance(value, int | float) or math.isnan(value):
+    if isinstance(value, bool) or not isinstance(value, int | float) or value != value:
         return None
     return float(min(max(value, 0.0), MAX_SECONDS))
 
 
 def steps(value: object) -> float | None:
     """Return a number of steps from a datagram or a log; None if it is not one."""
-    if isinstance(value, bool) or not isinstance(value, int | float) or not math.isfinite(value) or value < 0:
+    if isinstance(value, bool) or not isinstance(value, int | float) or not 0 <= value <= sys.float_info.max:
         return None
     return float(value)
 
@@ -301,7 +303,7 @@ def metrics(value: object) -> dict[str, float]:
     """Return the metrics in a datagram: the first entries with a readable name and a finite number."""
     found = {}
     for name, number in value.items() if isinstance(value, dict) else ():
-        plain = isinstance(number, int | float) and not isinstance(number, bool) and math.isfinite(number)
+        plain = isinstance(number, int | float) and not isinstance(number, bool) and abs(number) <= sys.float_info.max
         if plain and isinstance(name, str) and name.isprintable() and 0 < len(name) <= MAX_METRIC_CHARS:
             found[name] = float(number)
         if len(found) == MAX_METRICS:

@@ -33,11 +33,17 @@ _NOT_HANDED_ON = ("RAY_", "CUDA_VISIBLE_DEVICES", "OMP_NUM_THREADS")
 """Prefixes of variables that are for the process that starts supervisors, and not for the supervisors."""
 
 _children: "list[subprocess.Popen[bytes]]" = []
-"""Supervisors that this process started and has not reaped. They outlive the object that started them."""
+"""Supervisors that this process started and has not reaped, and programs that remove folders. They outlive the object that
+started them."""
 
 
 def reap() -> None:
     _children[:] = [child for child in _children if child.poll() is None]
+
+
+def take_care_of(process: "subprocess.Popen[bytes]") -> None:
+    """Reap a process when it has ended, without waiting for it."""
+    _children.append(process)
 
 
 @atexit.register

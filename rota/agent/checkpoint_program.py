@@ -9,9 +9,10 @@ from pathlib import Path
 class CheckpointProgram:
     """Handle of the program. The program is started with its first request, and again if it has ended."""
 
-    def __init__(self, folder: Path) -> None:
-        """`folder`: where the program reports the result."""
-        self._folder = folder
+    def __init__(self, folder: Path, uid: int | None = None) -> None:
+        """`folder`: where the program reports the result; `uid`: user as whom it acts, None for that of
+        this process."""
+        self._folder, self._uid = folder, uid
         self._process: subprocess.Popen[bytes] | None = None
 
     @property
@@ -27,6 +28,7 @@ class CheckpointProgram:
         if not self.lives:
             self.close()
             run = [sys.executable, "-m", "rota.agent.driver_checkpoint", str(self._folder.absolute())]
+            run += [str(self._uid)] if self._uid is not None else []
             self._process = subprocess.Popen(run, stdin=subprocess.PIPE, stdout=subprocess.DEVNULL, start_new_session=True)
         assert self._process is not None and self._process.stdin is not None
         with contextlib.suppress(OSError):

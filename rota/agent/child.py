@@ -5,15 +5,21 @@ import ctypes
 import errno
 import os
 import signal
+import socket
 import subprocess
-from collections.abc import Callable
 from pathlib import Path
 
 from rota.agent.attempt_files import LaunchOrder
 from rota.agent.constants import RUN_FOLDER
+from rota.agent.job_folder import JobFolder, OthersJobFolder
+from rota.agent.job_user import other_user
 
 _PR_SET_PDEATHSIG = 1
 _PR_SET_CHILD_SUBREAPER = 36
+_PR_SET_NO_NEW_PRIVS = 38
+_KEYCTL = {"x86_64": 250, "aarch64": 219}
+"""Number of the system call, by machine."""
+_KEYCTL_JOIN_SESSION_KEYRING = 1
 NOT_FOUND, NOT_RUN = 127, 126
 """The exit codes a shell has for these."""
 
@@ -67,32 +73,55 @@ def rename_word(old: str, new: str) -> None:
     ctypes.memmove(start, words, len(words))
 
 
-def _die_with(supervisor: int) -> Callable[[], None]:
-    def in_the_child() -> None:
-        _prctl(_PR_SET_PDEATHSIG, signal.SIGKILL)
-        # It may have died before the line above.
-        if os.getppid() != supervisor:
-            os.kill(os.getpid(), signal.SIGKILL)
-
-    return in_the_child
+def die_with(supervisor: int) -> None:
+    """Kill this process when its parent dies. A change of user undoes this, so it comes after."""
+    _prctl(_PR_SET_PDEATHSIG, signal.SIGKILL)
+    # It may have died before the line above.
+    if os.getppid() != supervisor:
+        os.kill(os.getpid(), signal.SIGKILL)
 
 
-def start(order: LaunchOrder, *, log: int, job_lock: int, folder: str) -> "subprocess.Popen[bytes]":
-    """Start the main process, which leads its session and its group. `folder` belongs to this attempt. Raise NotStarted."""
+def gain_no_rights() -> None:
+    """Give this process a session keyring of its own, and keep it from gaining rights through programs such as sudo."""
+    _prctl(_PR_SET_NO_NEW_PRIVS, 1)
+    number = _KEYCTL.get(os.uname().machine)
+    if number is not None:  # a kernel that refuses this has no keyrings for the job either
+        _LIBC.syscall(number, _KEYCTL_JOIN_SESSION_KEYRING, None, 0, 0, 0)
+
+
+def open_folder(order: LaunchOrder, attempt: Path) -> tuple[JobFolder, socket.socket]:
+    """Make the folder of a job, and return it with the socket for reports. `attempt`: the folder of the attempt. Raise NotStarted
+    if the job is of another user, and this process can't start one of that user."""
+    if other_user(order.uid) is not None:
+        from rota.agent import start_as_user
+
+        return start_as_user.open_folder(order, attempt)
+    folder = JobFolder(attempt)
+    return folder, folder.open()
+
+
+def start(order: LaunchOrder, folder: JobFolder, *, log: int, job_lock: int) -> int:
+    """Start the main process, which leads its session and its group, and return its number. `folder`: that of the job. Raise
+    NotStarted."""
     if not order.argv:
         raise NotStarted("there is no command to run", NOT_RUN)
+    if isinstance(folder, OthersJobFolder):
+        from rota.agent import start_as_user
+
+        return start_as_user.start(order, folder, log=log)
+    supervisor = os.getpid()
     try:
-        return subprocess.Popen(
+        process = subprocess.Popen(
             order.argv,
             cwd=order.workdir,
-            env={**order.env, RUN_FOLDER: folder},
+            env={**order.env, RUN_FOLDER: str(folder.path.absolute())},
             stdin=subprocess.DEVNULL,
             stdout=log,
             stderr=log,
             start_new_session=True,
             close_fds=True,
             pass_fds=(job_lock,),
-            preexec_fn=_die_with(os.getpid()),
+            preexec_fn=lambda: die_with(supervisor),
         )
     except OSError as error:
         why = os.strerror(error.errno).lower() if error.errno else str(error)
@@ -102,3 +131,5 @@ def start(order: LaunchOrder, *, log: int, job_lock: int, folder: str) -> "subpr
         raise NotStarted(f"the command {order.argv[0]!r} cannot be run: {why}", NOT_FOUND if missing else NOT_RUN) from error
     except (ValueError, subprocess.SubprocessError) as error:
         raise NotStarted(f"the command {order.argv[0]!r} cannot be run: {error}", NOT_RUN) from error
+    process.returncode = 0  # the caller reaps it, so the object does not wait for it
+    return process.pid

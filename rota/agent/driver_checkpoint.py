@@ -24,6 +24,7 @@ from typing import Any
 from rota.agent import datagrams
 from rota.agent.constants import PARK, PARKED, RESUMED, UNPARKABLE, WAKE
 from rota.agent.disk import REPORT_SOCKET
+from rota.agent.job_user import become, find_user
 
 LIBRARY = "libcuda.so.1"
 NEEDED = ("cuCheckpointProcessLock", "cuCheckpointProcessCheckpoint", "cuCheckpointProcessRestore", "cuCheckpointProcessUnlock")
@@ -137,7 +138,10 @@ def _resident_bytes(pid: int) -> int:
     return pages * os.sysconf("SC_PAGE_SIZE")
 
 
-def main(folder: str) -> int:
+def main(folder: str, uid: str = "") -> int:
+    """`uid`: user of the job, as whom the driver is called, so that no process of another user is ever changed."""
+    if uid:
+        become(find_user(int(uid)))
     if folder == "probe":
         problem = probe()
         sys.stdout.write(problem)
@@ -157,4 +161,4 @@ def main(folder: str) -> int:
 
 
 if __name__ == "__main__":
-    sys.exit(main(sys.argv[1]))
+    sys.exit(main(*sys.argv[1:3]))

@@ -5,6 +5,7 @@ from pathlib import Path
 from rota.agent.attempt_files import AttemptStatus, LaunchOrder, read_status, unix_s, write_status
 from rota.agent.constants import ATTEMPT_ID, ENDED, LOST, STARTING
 from rota.agent.disk import COMPLAINTS, JOB_LOCK, SUPERVISOR_LOCK, TOMBSTONE, try_lock, unlock, write_atomic
+from rota.agent.job_user import other_user
 from rota.agent.processes import ProcessIdentity, boot_id, end_all
 
 WAIT_SECONDS = 0.2
@@ -52,6 +53,7 @@ def signs_of(order: LaunchOrder | None, last: AttemptStatus, seen_s: float) -> P
         since_s=order.written_boot_s if order else 0.0,
         session=last.session,
         seen_s=max(seen_s, last.written_boot_s),
+        uid=other_user(order.uid) if order else None,
     )
 
 

@@ -27,9 +27,10 @@ from pathlib import Path
 from rota.agent import rules
 from rota.agent.attempt_files import AttemptStatus, LaunchOrder, launch_command
 from rota.agent.attempt_files import seconds as length
-from rota.agent.attempt_handle import AttemptHandle, reap
+from rota.agent.attempt_handle import AttemptHandle, reap, take_care_of
 from rota.agent.constants import ATTEMPT_ID
 from rota.agent.disk import LAUNCH, LOGS, RUN, attempt_folder, remove_attempt, remove_job_if_empty
+from rota.agent.job_folder import clear_gone, discard
 from rota.agent.listener import Listener
 from rota.agent.overdue import LeaseCheck
 from rota.agent.processes import boot_id, boot_s
@@ -74,6 +75,7 @@ class AttemptManager:
         """Newest (attempt, sequence) of each job, also of attempts that have been forgotten."""
         self._told: dict[tuple[int, int], AttemptStatus] = {}
         self._forgotten: list[Path] = []
+        clear_gone(take_care_of)
         self._find()
         self._listener = Listener(self.home / RUN, wake)
         # After listening began, so that what changes from here on rings.
@@ -151,7 +153,7 @@ class AttemptManager:
         for job_folder in _numbered(self.home / RUN):
             for folder in _numbered(job_folder):
                 job, attempt = int(job_folder.name), int(folder.name)
-                if not (folder / LAUNCH).exists() and remove_attempt(folder):
+                if not (folder / LAUNCH).exists() and _removed(folder):
                     continue
                 self._handles[job, attempt] = AttemptHandle(folder, job, attempt)
                 self._highest[job] = max((attempt, 0), self._highest.get(job, (0, 0)))
@@ -187,5 +189,6 @@ def _numbered(folder: Path) -> list[Path]:
 
 def _removed(folder: Path) -> bool:
     with contextlib.suppress(OSError):
+        discard(folder, take_care_of)
         return remove_attempt(folder)
     return False

@@ -13,7 +13,7 @@ from rota.agent.constants import KILL, RENEW, RESIZE, RESUME, SUSPEND
 from rota.model.codec import Codec, Plain
 from rota.model.commands import Kill, Renew, Resume, Suspend, SuspendKind
 
-PROTOCOL = 3
+PROTOCOL = 4
 """Version of these messages. A scheduler ends the agents of a cluster that use another version, and starts its own."""
 
 

@@ -1,22 +1,30 @@
 """The node that starts a job chooses its park method, because the job's Python and the GPU driver are there."""
 
-from rota.agent.attempt_files import LaunchOrder
-from rota.park.facts import parking_facts
-from rota.park.park_environment import parking_environment
-from rota.park.park_method import choose_park_method
+from pathlib import Path
+
+from rota.agent.attempt_files import LaunchOrder, plain_text
+from rota.agent.facts_as_user import facts_as_user
+from rota.agent.job_folder import public_copy
+from rota.agent.job_user import other_user
+from rota.park.facts import job_facts, with_driver
+from rota.park.park_environment import HOOK_FOLDER, parking_environment
+from rota.park.park_method import EXIT, choose_park_method
 
 
 def with_parking(order: LaunchOrder, *, real_gpus: bool) -> LaunchOrder:
     """Return an order with its park method, the reason, and the variables that parking needs."""
-    facts = parking_facts(
-        order.argv,
-        order.env,
-        order.workdir,
-        wanted=bool(order.may_park),
-        gpus=order.most_gpus,
-        real_gpus=real_gpus,
-        mps=order.mps,
-    )
+    hook = HOOK_FOLDER
+    if (uid := other_user(order.uid)) is None:
+        known = job_facts(
+            order.argv, order.env, order.workdir, wanted=bool(order.may_park), gpus=order.most_gpus, real_gpus=real_gpus
+        )
+    else:
+        try:
+            known, hook = facts_as_user(order, uid, real_gpus=real_gpus), str(public_copy(Path(HOOK_FOLDER)))
+        except OSError as error:
+            why = f"a process of user {uid} could not find out how: {error.strerror or error}"
+            return order._replace(park_method=EXIT, park_reason=plain_text(why))
+    facts = with_driver(known, mps=order.mps)
     way, why = choose_park_method(facts)
-    env = {**order.env, **parking_environment(facts, order.env)}
-    return order._replace(env=env, park_method=way, park_reason=why)
+    env = {**order.env, **parking_environment(facts, order.env, hook)}
+    return order._replace(env=env, park_method=way, park_reason=why if uid is None else plain_text(why))

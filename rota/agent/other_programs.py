@@ -63,6 +63,8 @@ class OtherPrograms:
     def _is_supervisor(self, pid: int) -> bool:
         """Whether it is one of this home."""
         with contextlib.suppress(OSError):
+            if (PROC / str(pid)).stat().st_uid != os.geteuid():
+                return False  # any program can look like one
             words = (PROC / str(pid) / "cmdline").read_bytes().split(b"\0")
             return SUPERVISOR in words and any(word.startswith(self._run) for word in words)
         return False

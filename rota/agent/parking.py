@@ -13,15 +13,16 @@ import contextlib
 import json
 import os
 import re
+import signal
 from collections.abc import Callable, Collection
 from pathlib import Path
 from typing import Any
 
-from rota.agent import datagrams
 from rota.agent.attempt_files import is_count, seconds
 from rota.agent.checkpoint_program import CheckpointProgram
 from rota.agent.constants import HOOKED, LATER, PARK, PARK_SIGNAL, PARKED, RESUMED, RINGING, UNPARKABLE, WAKE
-from rota.agent.processes import boot_s, open_files
+from rota.agent.job_folder import JobFolder
+from rota.agent.processes import boot_s, open_files, uid_of
 
 HEAR_SECONDS = 20.0
 """Time limit for a process to react to the park signal, in seconds. Python reacts between two bytecodes, and not during a call
@@ -31,6 +32,8 @@ PARK_SECONDS = 300.0
 WAKE_SECONDS = 300.0
 RING_AGAIN_SECONDS = 1.0
 MAX_REASON_CHARS = 300
+MAX_HOOKS = 10_000
+"""Maximum number of processes with a hook. Any process can claim to be many."""
 
 _GPU = re.compile(r"/dev/nvidia\d+")
 
@@ -41,11 +44,11 @@ class Parking:
     """Instants are on the clock that counts from boot."""
 
     def __init__(
-        self, folder: Path, living: Callable[[], Collection[int]], patience_seconds: float, *, by_driver: bool = False
+        self, folder: JobFolder, living: Callable[[], Collection[int]], patience_seconds: float, *, by_driver: bool = False
     ) -> None:
         """`folder`: that of the job; `living`: returns the numbers of the job's processes; `patience_seconds`: limit on
         the time for reacting to the signal, if it is less than usual."""
-        self.program = CheckpointProgram(folder) if by_driver else None
+        self.program = CheckpointProgram(folder.path, folder.uid) if by_driver else None
         self.folder, self._living = folder, living
         self._hear_seconds = min(HEAR_SECONDS, patience_seconds)
         self.hooked: set[int] = set()
@@ -109,13 +112,13 @@ class Parking:
         op, pid = message.get("op"), message.get("pid")
         if not is_count(pid):
             return
-        if op == HOOKED:
+        if op == HOOKED and len(self.hooked) < MAX_HOOKS:
             self.hooked.add(pid)
         elif op == RINGING:
             self._rang(pid)
         elif op == PARKED and self.phase == PARKING:
             self._fell_asleep(pid, message)
-        elif op == PARKED:  # too late
+        elif op == PARKED and len(self._asleep) < MAX_HOOKS:  # too late
             self._asleep.add(pid)
             self._say(pid, WAKE)
         elif op == RESUMED:
@@ -203,10 +206,15 @@ class Parking:
         if self.program is not None:
             return None if self.program.lives else self._give_up("the program that calls the driver's checkpoint has ended")
         for pid in self._waited_for - self._heard:
-            if not _catches(pid):
-                return self._give_up(f"it has set signal {PARK_SIGNAL} back, which is what parks it")
             with contextlib.suppress(OSError):
-                os.kill(pid, PARK_SIGNAL)
+                handle = os.pidfd_open(pid)
+                try:
+                    if not _catches(pid):
+                        return self._give_up(f"it has set signal {PARK_SIGNAL} back, which is what parks it")
+                    if self.folder.uid in (None, uid_of(pid)):  # another may have the number by now
+                        signal.pidfd_send_signal(handle, PARK_SIGNAL)
+                finally:
+                    os.close(handle)
 
     def _say_wake(self, *, first: bool = False) -> None:
         """Ask processes to resume. Hooks get the request repeatedly. The program that calls the driver gets it once, and again if
@@ -220,7 +228,7 @@ class Parking:
                 self.program.say(WAKE, pid)
 
     def _say(self, pid: int, op: str) -> bool:
-        return datagrams.send(self.folder, f"park-{pid}", json.dumps({"op": op}).encode())
+        return self.folder.send(f"park-{pid}", json.dumps({"op": op}).encode())
 
 
 def _catches(pid: int) -> bool:

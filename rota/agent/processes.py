@@ -2,7 +2,8 @@
 
 A process may leave its session (setsid), its parents (double fork), its environment (`env -i`) or its inherited files (Python's
 subprocess closes them), but hardly all of these. So four signs are looked for: descent from the supervisor, which adopts orphans;
-`ROTA_LIFE` in the environment it was started with; the session of the main process; the job's lock among its open files.
+`ROTA_LIFE` in the environment it was started with; the session of the main process; the job's lock among its open files. A job of
+another user has a mark open in place of the lock.
 
 A number is not proof: numbers of processes and sessions are used again. A member of the session counts only if it had started
 when that session was known to be ours: it was in it then, since a process enters another session only by leading it.
@@ -22,6 +23,8 @@ from rota.agent.disk import is_free
 PROC = Path("/proc")
 _TICK_SECONDS = 1.0 / os.sysconf("SC_CLK_TCK")
 END_SECONDS = 5.0
+MARK = "rota-"
+"""Prefix of the name of a file in memory that the processes of another user's job have open, before the attempt's id."""
 _PAUSES = (0.002, 0.005, 0.01, 0.02, 0.05, 0.1)
 
 
@@ -57,6 +60,8 @@ class ProcessIdentity(NamedTuple):
     """When the session was last known to be its own."""
     ours: frozenset[int] = frozenset()
     """Processes that descend from the ancestor and are not the job's."""
+    uid: int | None = None
+    """User of the job; None if it is the user of this process."""
 
 
 def _look(pid: int) -> Process | None:
@@ -101,6 +106,7 @@ def members(signs: ProcessIdentity, *, by_environment: bool = True) -> list[Proc
         and (
             process.pid in kin
             or (process.session == signs.session and process.start_s + _TICK_SECONDS <= signs.seen_s)
+            or (signs.uid is not None and _has_mark(process.pid, signs.uid, signs.attempt_id))
             or (by_environment and _carries(process.pid, signs.attempt_id))
         )
     ]
@@ -133,6 +139,24 @@ def end_job(key: str) -> None:
 def _carries(pid: int, attempt_id: str) -> bool:
     """Return whether it was started with this attempt id; false if we may not read that."""
     return bool(attempt_id) and f"{ATTEMPT_ID}={attempt_id}".encode() in _environment(pid)
+
+
+def _has_mark(pid: int, uid: int, life: str) -> bool:
+    """Return whether a process of this user has the attempt's mark open. One of another user may have been given it."""
+    try:
+        own = (PROC / str(pid)).stat().st_uid == uid
+    except OSError:
+        return False
+    return own and bool(life) and f"/memfd:{MARK}{life} (deleted)" in open_files(pid)
+
+
+def uid_of(pid: int) -> int | None:
+    """Return the user of a process; None if it has ended."""
+    with contextlib.suppress(OSError, ValueError, IndexError):
+        for line in (PROC / str(pid) / "status").read_text(encoding="ascii", errors="replace").splitlines():
+            if line.startswith("Uid:"):
+                return int(line.split()[1])
+    return None
 
 
 def attempt_id_of(pid: int) -> str:
@@ -175,6 +199,12 @@ def kill(process: Process) -> None:
                 signal.pidfd_send_signal(handle, signal.SIGKILL)
         finally:
             os.close(handle)
+
+
+def kill_number(pid: int) -> None:
+    """Send SIGKILL to a child that was not waited for."""
+    with contextlib.suppress(OSError):
+        os.kill(pid, signal.SIGKILL)
 
 
 def end_all(

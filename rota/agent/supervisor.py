@@ -53,18 +53,17 @@ from rota.agent.constants import (
 )
 from rota.agent.disk import (
     CONTROL,
-    JOB_FOLDER,
     JOB_LOCK,
     NOTIFY,
-    REPORT_SOCKET,
     SIZE,
     STATUS,
     SUPERVISOR_LOCK,
     TOMBSTONE,
     lock_soon,
     try_lock,
-    write_atomic,
 )
+from rota.agent.job_folder import JobFolder
+from rota.agent.job_user import other_user
 from rota.agent.outcome import (
     EXIT_YIELDED,
     end_of,
@@ -111,7 +110,8 @@ class Supervisor:
         """Grace period, by reason for stopping."""
         self.known = known
         self.by_driver = order.env.get(PARK_METHOD) == DRIVER
-        self.parking = Parking(HERE / JOB_FOLDER, self._living, order.grace_seconds, by_driver=self.by_driver)
+        self.folder = JobFolder(HERE)
+        self.parking = self._new_parking()
         self.then: str | None = None
         """What follows when parking is done: the job counts as parked (park), continues (resume) or has to exit (suspend)."""
         self.kill_at_s: float | None = None
@@ -125,7 +125,7 @@ class Supervisor:
         """Order with which the job is started again once it has saved and exited; None if it is not to be."""
         self.restart_sequence: int | None = None
         """Sequence of the resize that started the job again, until the job makes a step; None otherwise."""
-        self.signs = ProcessIdentity(order.env.get(ATTEMPT_ID, ""), boot_s(), os.getpid())
+        self.signs = ProcessIdentity(order.env.get(ATTEMPT_ID, ""), boot_s(), os.getpid(), uid=other_user(order.uid))
         self.job_lock: int | None = None
         self.output: Output | None = None
         self.box: socket.socket
@@ -155,11 +155,11 @@ class Supervisor:
             return self._end(LOST, None, rules.LEASE_OVER)
         output.log.mark(start_text(self.order.gpus_text, self.order.attempt, self.order.from_step))
         self.box = datagrams.listen(HERE, CONTROL)
-        (HERE / JOB_FOLDER).mkdir(mode=0o700, exist_ok=True)
-        self.job_box = datagrams.listen(HERE / JOB_FOLDER, REPORT_SOCKET)
         self.bell = child.heed_signals()
         child.adopt_orphans()
         try:
+            self.folder, self.job_box = child.open_folder(self.order, HERE)
+            self.parking = self._new_parking()
             self._start(output, job_lock)
             problem = output.progress.problem if output.progress else ""
             self.status = self.status._replace(started_s=self._now_s(), problem=problem or None)
@@ -171,13 +171,14 @@ class Supervisor:
             return self._end(FAILED, error.exit_code, error.problem)
         self._clear()
 
+    def _new_parking(self) -> Parking:
+        return Parking(self.folder, self._living, self.order.grace_seconds, by_driver=self.by_driver)
+
     def _start(self, output: Output, job_lock: int) -> None:
-        folder = str((HERE / JOB_FOLDER).absolute())
         self._guard()  # the start may hang too
-        process = child.start(self.order, log=output.descriptor, job_lock=job_lock, folder=folder)
-        process.returncode = 0  # it is reaped here, so the object does not wait for it
+        self.main = child.start(self.order, self.folder, log=output.descriptor, job_lock=job_lock)
         output.job_has_it()
-        self.main, self.exit_code = process.pid, None
+        self.exit_code = None
         self.signs = self.signs._replace(session=self.main, seen_s=boot_s())
         self._guard()
         self.status = self.status._replace(pid=self.main, session=self.main)
@@ -284,7 +285,7 @@ class Supervisor:
 
     def _listen_to_job(self) -> bool:
         """Take in the reports of the job and of its hook for parking. Return False if there were none."""
-        came = datagrams.receive(self.job_box, DATAGRAMS_AT_ONCE)
+        came = self.folder.receive(self.job_box, DATAGRAMS_AT_ONCE)
         for datagram in came:
             message = read_message(datagram)
             if message.get("op") == REPORT:
@@ -317,8 +318,7 @@ class Supervisor:
         decision = self._decide(command)
         if decision.action == RESIZE:
             try:
-                size = json.dumps({"batch_size": command.batch_size}).encode()
-                write_atomic(HERE / JOB_FOLDER, SIZE, size, durable=False)
+                self.folder.write(SIZE, json.dumps({"batch_size": command.batch_size}).encode())
             except OSError:
                 return
             self.status = self.status._replace(start_sequence=command.sequence, pace=Pace())
@@ -345,12 +345,12 @@ class Supervisor:
             return False
         try:
             write_order(HERE, order)
-            (HERE / JOB_FOLDER / SIZE).unlink(missing_ok=True)
+            self.folder.remove(SIZE)
         except OSError:
             return False
         self.order, self.next_order, self.kill_at_s, self.signalled, self.killed = order, None, None, False, False
         self.adopted_codes.clear()
-        self.parking = Parking(HERE / JOB_FOLDER, self._living, order.grace_seconds, by_driver=self.by_driver)
+        self.parking = self._new_parking()
         self.status = self.status._replace(steps_saved=self.status.steps_done, pace=Pace(), gpus_text=order.gpus_text)
         output.log.mark(f"started again on {order.gpus_text} from step {self.status.steps_done:,.0f}")
         output.open_again()

@@ -26,6 +26,7 @@ from rota.agent.disk import LOGS
 from rota.agent.gpu_readings import Readings
 from rota.agent.gpu_report import read_report
 from rota.agent.gpu_use import GpuUse, combine_uses
+from rota.agent.job_user import other_user
 from rota.agent.log import LIMIT_BYTES, LogPiece, log_end, read_log
 from rota.agent.messages import Forget, encode_message
 from rota.agent.node_agent import NodeFacts, read_facts
@@ -488,7 +489,7 @@ class Driver:
         return self._channel.read_gpus() or self._readings
 
     def park_method(self, job: Submission) -> tuple[str, str]:
-        if self.nodes_can_leave:
+        if self.nodes_can_leave or other_user(job.uid) is not None:  # no file of another user is read here
             return how_to_park_on_a_node(wanted=job.spec.park, gpus=job.spec.most_gpus)
         pretend = all(each.facts.pretend for each in self._seen.values())
         return self._orders.park_method_here(job, real_gpus=not pretend)

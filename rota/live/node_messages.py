@@ -90,6 +90,7 @@ class LaunchOrders:
             may_park=spec.park if spec.preemptible is not False else None,
             most_gpus=spec.most_gpus,
             mps=self._mps is not None,
+            uid=job.uid,
         )
 
     def message(self, command: Suspend | Resume | Resize | Kill | Renew, nodes: Sequence[DriverNode]) -> AgentMessage:

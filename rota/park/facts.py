@@ -1,10 +1,12 @@
 """Find out what the park method of a job depends on. Files of the job's Python are read, never run or imported."""
 
+import contextlib
 import functools
 import os
 import re
 import shlex
 import shutil
+import stat
 import subprocess
 import sys
 from collections.abc import Iterator, Mapping, Sequence
@@ -22,21 +24,33 @@ _STEM = "torch_memory_saver_hook_mode_preload"
 _RUNTIMES = ("nvidia/cu{major}/lib", "nvidia/cuda_runtime/lib")
 """Paths of the CUDA runtime in wheels, relative to their folder."""
 PROBE_SECONDS = 10.0
+MAX_BYTES = 1 << 16
+"""How much is read of a file."""
 
 
 def parking_facts(
     argv: Sequence[str], env: Mapping[str, str], workdir: str, *, wanted: bool, gpus: float, real_gpus: bool, mps: bool = False
 ) -> ParkingFacts:
     """Return the facts of a job with this command and these variables."""
+    return with_driver(job_facts(argv, env, workdir, wanted=wanted, gpus=gpus, real_gpus=real_gpus), mps=mps)
+
+
+def job_facts(
+    argv: Sequence[str], env: Mapping[str, str], workdir: str, *, wanted: bool, gpus: float, real_gpus: bool
+) -> ParkingFacts:
+    """Return the facts that the files of the job show. A process of the job's user does this, because it may load a library."""
     python, obstacle = python_of(argv, env, workdir)
     known = ParkingFacts(wanted=wanted, gpus=gpus, real_gpus=real_gpus, python=python, obstacle=obstacle)
-    if not wanted or gpus > 1 or not real_gpus:
+    if not wanted or gpus > 1 or not real_gpus or obstacle:
         return known
-    if not obstacle:
-        known = _with_allocator(known, env)
-    if preload_problem(known):
-        return replace(known, driver_problem="it does not work for processes under MPS" if mps else driver_problem())
-    return known
+    return _with_allocator(known, env)
+
+
+def with_driver(known: ParkingFacts, *, mps: bool) -> ParkingFacts:
+    """Add the facts about the driver, if the job could be parked in no other way."""
+    if not known.wanted or known.gpus > 1 or not known.real_gpus or not preload_problem(known):
+        return known
+    return replace(known, driver_problem="it does not work for processes under MPS" if mps else driver_problem())
 
 
 def _with_allocator(known: ParkingFacts, env: Mapping[str, str]) -> ParkingFacts:
@@ -99,11 +113,7 @@ def _which(word: str, env: Mapping[str, str], workdir: str) -> str:
 
 def _shebang(program: str) -> str:
     """Return the Python that a script names in its first line."""
-    try:
-        with Path(program).open("rb") as file:
-            first = file.readline(256).decode(errors="replace")
-    except OSError:
-        return ""
+    first = (_start_of(Path(program), 256) or "").partition("\n")[0]
     named = [word for word in first.removeprefix("#!").split() if _PYTHON.fullmatch(Path(word).name)]
     return named[0] if first.startswith("#!") and named else ""
 
@@ -126,18 +136,25 @@ def package_folders(python: str, env: Mapping[str, str]) -> list[Path]:
 
 
 def _sees_system(configuration: Path) -> bool:
-    try:
-        return bool(re.search(r"include-system-site-packages\s*=\s*true", configuration.read_text(), re.IGNORECASE))
-    except OSError:
-        return False
+    text = _start_of(configuration) or ""
+    return bool(re.search(r"include-system-site-packages\s*=\s*true", text, re.IGNORECASE))
+
+
+def _start_of(path: Path, most_bytes: int = MAX_BYTES) -> str | None:
+    """Return the start of a plain file; None if there is no such file. A pipe in its place would never be read to its end."""
+    with contextlib.suppress(OSError):
+        descriptor = os.open(path, os.O_RDONLY | os.O_NONBLOCK | os.O_CLOEXEC)
+        with os.fdopen(descriptor, "rb") as file:
+            if stat.S_ISREG(os.fstat(descriptor).st_mode):
+                return file.read(most_bytes).decode(errors="replace")
+    return None
 
 
 def torch_cuda(folders: Sequence[str]) -> tuple[bool, int | None]:
     """Return whether PyTorch is installed, and the major version of its CUDA."""
     for folder in folders:
-        try:
-            text = Path(folder, "torch", "version.py").read_text(encoding="utf-8")
-        except OSError:
+        text = _start_of(Path(folder, "torch", "version.py"))
+        if text is None:
             continue
         found = _CUDA.search(text)
         return True, int(found.group(1)) if found else None

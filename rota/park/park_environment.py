@@ -9,14 +9,14 @@ from rota.park.park_method import DRIVER, PRELOAD, ParkingFacts, can_sleep, choo
 HOOK_FOLDER = str(Path(__file__).resolve().parent / "hook")
 
 
-def parking_environment(facts: ParkingFacts, env: Mapping[str, str]) -> dict[str, str]:
-    """Return the variables to add to `env`; none if the job cannot be parked."""
+def parking_environment(facts: ParkingFacts, env: Mapping[str, str], hook: str = HOOK_FOLDER) -> dict[str, str]:
+    """Return the variables to add to `env`; none if the job cannot be parked. `hook`: folder of the hook, or of a copy."""
     way, _ = choose_park_method(facts)
     if not can_sleep(way):
         return {}
     if way == DRIVER:
         return {"ROTA_PARK": way}
-    found = {"ROTA_PARK": way, "PYTHONPATH": _in_front(HOOK_FOLDER, env.get("PYTHONPATH", ""))}
+    found = {"ROTA_PARK": way, "PYTHONPATH": _in_front(hook, env.get("PYTHONPATH", ""))}
     if way == PRELOAD:
         found |= {
             "ROTA_PARK_LIBRARY": facts.library,

@@ -26,7 +26,7 @@ class Submission:
     idempotency_key: str | None = None
     """Key chosen by the client; None if there is none. Submissions of a user with the same key are the same job."""
     uid: int | None = None
-    """Unix user as whom the job runs; None for the scheduler's own user."""
+    """Unix user as whom the job runs; None for the scheduler's own. The scheduler sets this, and never the client."""
 
     @property
     def folder(self) -> str:
@@ -57,13 +57,14 @@ class Submission:
 
 def encode_submission(sent: Submission) -> dict[str, Any]:
     """Return a submission as homes store it."""
+    own = {} if sent.uid is None else {"uid": sent.uid}
     return {
         "spec": encode_spec(sent.spec),
         "user": sent.user,
         "workdir": sent.workdir,
         "env": dict(sent.env),
         "idempotency_key": sent.idempotency_key,
-        "uid": sent.uid,
+        **own,
     }
 
 
@@ -72,8 +73,8 @@ def decode_submission(plain: Mapping[str, Any]) -> Submission:
     if a field is missing."""
     try:
         spec = decode_spec(plain["spec"] if "spec" in plain else _spec_of_0_1(plain))
-        key, uid = plain.get("idempotency_key") or None, plain.get("uid")
-        return Submission(spec, plain["user"], plain["workdir"], plain["env"], key, uid)
+        key = plain.get("idempotency_key") or None
+        return Submission(spec, plain["user"], plain["workdir"], plain["env"], key, plain.get("uid"))
     except KeyError as missing:
         hint = "use the Rota that wrote it, or another --home"
         name = plain.get("spec", plain).get("name", "")

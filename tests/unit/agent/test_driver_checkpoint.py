@@ -17,6 +17,7 @@ import pytest
 from rota.agent import datagrams, parking
 from rota.agent.disk import REPORT_SOCKET
 from rota.agent.driver_checkpoint import CHECKPOINTED, DriverCheckpoint, DriverError, obey, probe
+from rota.agent.job_folder import JobFolder
 from rota.agent.parking import ASLEEP, AWAKE, PARKING, WAKING, Parking
 from rota.park.facts import driver_problem
 
@@ -79,7 +80,7 @@ class Desk:
         folder.mkdir()
         self.box = datagrams.listen(folder, REPORT_SOCKET)
         self.living = set(living)
-        self.parking = Parking(folder, lambda: self.living, 5.0, by_driver=True)
+        self.parking = Parking(JobFolder(folder.parent), lambda: self.living, 5.0, by_driver=True)
 
     def look(self) -> str:
         for text in datagrams.receive(self.box, 10):

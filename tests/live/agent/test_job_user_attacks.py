@@ -1,0 +1,554 @@
+"""What a job of one user tries against the jobs of others, its supervisor, its agent and root. All of it fails.
+
+The attacker is ana, as a job. The victim is a job of leo, beside it. A script calls `tried(what, act)` for every attempt.
+"""
+
+import ctypes
+import json
+import os
+import shutil
+import signal
+import subprocess
+import sys
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+
+from rota.agent import datagrams, start_as_user
+from rota.agent.disk import REPORT_SOCKET
+from rota.agent.job_folder import JOBS
+from rota.agent.node_parking import with_parking
+from rota.agent.other_programs import OtherPrograms
+from rota.agent.processes import open_files
+from tests.live.agent.users import ANA, LEO, PATH, PYTHON, UserBench
+from tests.stranger import as_stranger, root_only
+from tests.waiting import alive, until
+
+pytestmark = root_only
+VICTIM, ATTACKER = 1, 2
+
+TRIED = """
+import ctypes, json, os, signal, socket, stat, sys
+def tried(what, act):
+    try:
+        act()
+    except OSError as error:
+        print("refused", what, error.strerror, flush=True)
+    else:
+        print("DONE", what, flush=True)
+"""
+
+
+@pytest.fixture
+def bench(public: Path) -> Iterator[UserBench]:
+    bench = UserBench(public / "home")
+    try:
+        yield bench
+    finally:
+        bench.clean()
+
+
+@pytest.fixture
+def victim(bench: UserBench) -> int:
+    """A job of leo that runs. Its main process."""
+    secret = {"PATH": PATH, "SECRET": "of leo"}
+    bench.machine.launch(bench.shell("echo set; sleep 1000", LEO.pw_uid, env=secret))
+    until(lambda: "set\n" in bench.said())
+    return bench.pid()
+
+
+def attack(bench: UserBench, script: str, **how: object) -> list[str]:
+    """Run a script as ana's job, to its end. Return what was refused. Nothing may have been done."""
+    bench.machine.launch(bench.python(TRIED + script, ANA.pw_uid, job=ATTACKER, **how))  # type: ignore[arg-type]
+    ended = bench.wait(ATTACKER)
+    said = bench.said(ATTACKER)
+    assert ended.outcome == "finished" and "DONE" not in said and "Traceback" not in said, said
+    refused = [line for line in said.splitlines() if line.startswith("refused ")]
+    assert refused, said
+    return refused
+
+
+def others(bench: UserBench, victim: int) -> list[int]:
+    """The victim, its supervisor, the process beside that, and the agent."""
+    return [victim, bench.supervisor(), bench.log_writer(), os.getpid()]
+
+
+# Files and sockets.
+
+
+def test_files_of_the_agent_and_of_other_jobs_are_out_of_reach(bench: UserBench, victim: int) -> None:
+    home = [path for path in bench.home.rglob("*") if not path.is_dir()] + [bench.home / "run", bench.home / "logs"]
+    theirs = [bench.run_folder(), bench.run_folder() / REPORT_SOCKET, JOBS]
+    script = f"""
+for path in {[str(path) for path in home + theirs]!r}:
+    for flags in (os.O_RDONLY, os.O_WRONLY, os.O_RDWR | os.O_CREAT, os.O_RDONLY | os.O_DIRECTORY):
+        tried(path, lambda: os.open(path, flags))
+    for act in (os.listdir, os.unlink, os.rmdir, lambda path: os.rename(path, path + "2"), lambda path: os.chmod(path, 0o777)):
+        tried(path, lambda: act(path))
+tried("a folder in the place of a job's", lambda: os.mkdir({str(JOBS / "mine")!r}))
+"""
+    refused = attack(bench, script)
+    assert len(refused) == 9 * len(home + theirs) + 1 and len(home) > 6
+
+
+def test_a_stranger_reads_nothing(bench: UserBench, victim: int) -> None:
+    paths = [*bench.home.rglob("*"), bench.run_folder(), bench.run_folder() / REPORT_SOCKET, bench.folder_of(LEO.pw_uid)]
+
+    def reads() -> None:
+        opened = []
+        for path in paths:
+            try:
+                opened.append(os.open(path, os.O_RDONLY))
+            except OSError:
+                continue
+        assert not opened
+
+    assert len(paths) > 10 and as_stranger(reads) == 0
+
+
+def test_datagrams_to_supervisors_of_others_are_refused(bench: UserBench, victim: int) -> None:
+    boxes = [bench.folder() / "ctl", bench.home / "run/notify", bench.run_folder() / REPORT_SOCKET]
+    boxes.append(bench.folder(ATTACKER) / "ctl")
+    script = f"""
+box = socket.socket(socket.AF_UNIX, socket.SOCK_DGRAM)
+for path in {[str(path) for path in boxes]!r}:
+    for message in ({{"op": "kill", "sequence": 99}}, {{"op": "report", "steps_done": 666}}):
+        tried(path, lambda: box.sendto(json.dumps(message).encode(), path))
+"""
+    assert len(attack(bench, script)) == 8
+    assert alive(victim) and bench.part().steps_done == 0
+
+
+def test_only_processes_of_the_jobs_user_report_its_progress(bench: UserBench, victim: int) -> None:
+    """Root can write to the socket, and is still another user. So is who gets the socket from elsewhere."""
+    report = json.dumps({"op": "report", "steps_total": 666}).encode()
+    assert datagrams.send(bench.run_folder(), REPORT_SOCKET, report)
+    script = """
+import socket
+box = socket.socket(socket.AF_UNIX, socket.SOCK_DGRAM)
+box.sendto(b'{"op": "report", "steps_done": 7}', "tell")
+"""
+    own = [PYTHON, "-c", script]
+    subprocess.run(own, user=LEO.pw_uid, group=LEO.pw_gid, extra_groups=[], cwd=bench.run_folder(), env={}, check=True)
+    until(lambda: bench.part().steps_done == 7)
+    assert bench.part().steps_total is None
+
+
+def test_a_report_with_open_files_leaves_none_in_the_supervisor(bench: UserBench) -> None:
+    script = """
+import array
+box = socket.socket(socket.AF_UNIX, socket.SOCK_DGRAM)
+files = array.array("i", [os.open("/etc/passwd", os.O_RDONLY) for _ in range(50)])
+for step in range(1, 6):
+    box.sendmsg([json.dumps({"op": "report", "steps_done": step}).encode()], [(socket.SOL_SOCKET, socket.SCM_RIGHTS, files)],
+        0, os.environ["ROTA_RUN_DIR"] + "/tell")
+signal.pause()
+"""
+    bench.machine.launch(bench.python(TRIED + script, ANA.pw_uid))
+    until(lambda: bench.part().steps_done == 5, bench.said())
+    assert "/etc/passwd" not in open_files(bench.supervisor())
+
+
+@pytest.mark.parametrize("number", [10**400, -(10**400), 1e308 * 10])
+def test_no_number_in_a_report_ends_the_supervisor(bench: UserBench, number: float) -> None:
+    messages = [
+        {"op": "report", "steps_done": number, "steps_total": number, "steps_saved": number, "metrics": {"x": number}},
+        *({"op": op, "pid": number, "gib": number} for op in ("hooked", "ringing", "parked", "resumed", "later", "unparkable")),
+        {"op": "report", "steps_done": 3},
+    ]
+    script = f"""
+box = socket.socket(socket.AF_UNIX, socket.SOCK_DGRAM)
+for text in {[json.dumps(message) for message in messages]!r}:
+    box.sendto(text.encode(), os.environ["ROTA_RUN_DIR"] + "/tell")
+signal.pause()
+"""
+    bench.machine.launch(bench.python(TRIED + script, ANA.pw_uid, job=ATTACKER))
+    until(lambda: bench.part(ATTACKER).steps_done == 3, bench.said(ATTACKER))
+    assert bench.part(ATTACKER).state == "running"
+
+
+# Processes.
+
+
+def test_signals_reach_only_ones_own_processes(bench: UserBench, victim: int) -> None:
+    script = f"""
+for pid in {others(bench, victim)!r} + [os.getppid(), 1]:
+    for number in (0, signal.SIGSTOP, signal.SIGKILL, 45):
+        tried((pid, number), lambda: os.kill(pid, number))
+    tried((pid, "handle"), lambda: signal.pidfd_send_signal(os.pidfd_open(pid), signal.SIGKILL))
+for pid in {others(bench, victim)[:3]!r}:
+    tried((pid, "group"), lambda: os.killpg(pid, signal.SIGKILL))
+signal.signal(signal.SIGTERM, signal.SIG_IGN)
+os.kill(-1, signal.SIGTERM)
+"""
+    assert len(attack(bench, script)) == 33
+    assert all(map(alive, others(bench, victim)))
+
+
+def test_processes_of_others_cannot_be_traced_or_looked_into(bench: UserBench, victim: int) -> None:
+    script = f"""
+libc = ctypes.CDLL(None, use_errno=True)
+def call(name, *words):
+    if getattr(libc, name)(*words) == -1:
+        raise OSError(ctypes.get_errno(), os.strerror(ctypes.get_errno()))
+class Part(ctypes.Structure):
+    _fields_ = [("base", ctypes.c_void_p), ("length", ctypes.c_size_t)]
+buffer = ctypes.create_string_buffer(8)
+local = Part(ctypes.addressof(buffer), 8)
+for pid in {others(bench, victim)!r} + [os.getppid()]:
+    for request in (16, 0x4206):
+        tried((pid, "ptrace"), lambda: call("ptrace", request, pid, None, None))
+    for name in ("environ", "mem", "maps", "auxv", "io", "stack", "syscall"):
+        tried((pid, name), lambda: open(f"/proc/{{pid}}/{{name}}", "rb").read(10))
+    for name in ("cwd", "root", "exe", "ns/pid"):
+        tried((pid, name), lambda: os.readlink(f"/proc/{{pid}}/{{name}}"))
+    for name in ("fd", "task/%d/fd" % pid, "map_files"):
+        tried((pid, name), lambda: os.listdir(f"/proc/{{pid}}/{{name}}"))
+    tried((pid, "memory"), lambda: call("process_vm_readv", pid, ctypes.byref(local), 1, ctypes.byref(Part(4096, 8)), 1, 0))
+    tried((pid, "oom"), lambda: open(f"/proc/{{pid}}/oom_score_adj", "w").write("1000"))
+    tried((pid, "limits"), lambda: __import__("resource").prlimit(pid, 7, (0, 0)))
+    tried((pid, "priority"), lambda: os.setpriority(os.PRIO_PROCESS, pid, 19))
+"""
+    assert len(attack(bench, script)) == 20 * 5
+
+
+def test_a_job_gains_no_rights(bench: UserBench, victim: int) -> None:
+    """A program that would run as root, such as sudo, runs as the user."""
+    tool = bench.work / "tool"
+    shutil.copy(shutil.which("id") or "", tool)
+    tool.chmod(0o4755)
+    script = f"""
+import subprocess
+for act in (lambda: os.setuid(0), lambda: os.seteuid({LEO.pw_uid}), lambda: os.setgid(0), lambda: os.setgroups([0])):
+    tried("identity", act)
+tried("priority", lambda: os.nice(-5))
+tried("limits", lambda: __import__("resource").setrlimit(7, (1 << 40, 1 << 40)) if 0 else os.chroot("/"))
+for device in ("/dev/mem", "/dev/kmsg", "/dev/port"):
+    tried(device, lambda: os.open(device, os.O_RDWR))
+tried("a device", lambda: os.mknod("disk", stat.S_IFBLK | 0o600, os.makedev(8, 0)))
+tried("a file for another user", lambda: os.chown(".", {LEO.pw_uid}, -1))
+print("tool says", subprocess.run([{str(tool)!r}, "-u"], capture_output=True, text=True).stdout, flush=True)
+"""
+    assert len(attack(bench, script)) == 11
+    assert f"tool says {ANA.pw_uid}\n" in bench.said(ATTACKER)
+
+
+@pytest.mark.skipif(os.uname().machine != "x86_64", reason="the numbers of the system calls are those of x86_64")
+def test_the_session_keyring_of_root_is_not_the_jobs(bench: UserBench) -> None:
+    """Whoever has the keyring may read its keys, whatever the owner."""
+    libc = ctypes.CDLL(None, use_errno=True)
+    if libc.syscall(250, 1, None, 0, 0) < 0:
+        pytest.skip("this kernel has no keyrings")
+    key = libc.syscall(248, b"user", b"rota-test", b"secret", 6, -3)
+    assert key > 0
+    libc.syscall(250, 5, key, 0x3F000000)  # those who have it may do anything, others nothing
+    bench.open()
+    script = f"""
+libc = ctypes.CDLL(None, use_errno=True)
+def call(*words):
+    if libc.syscall(*words) < 0:
+        raise OSError(ctypes.get_errno(), os.strerror(ctypes.get_errno()))
+tried("read", lambda: call(250, 11, {key}, ctypes.create_string_buffer(10), 10))
+tried("find", lambda: call(250, 10, -3, b"user", b"rota-test", 0))
+"""
+    assert len(attack(bench, script)) == 2
+
+
+def test_nothing_of_a_job_lives_on_after_its_end(bench: UserBench) -> None:
+    """It leaves its parents, its session, its environment and its open files, and forgets to die with its parent."""
+    script = """
+libc = ctypes.CDLL(None)
+ready, said = os.pipe()
+if os.fork() == 0:
+    os.setsid()
+    if os.fork() == 0:
+        libc.prctl(1, 0)
+        os.write(said, str(os.getpid()).encode())
+        os.closerange(0, 100)
+        os.execve(sys.executable, [sys.executable, "-c", "import time; time.sleep(1000)"], {})
+    os._exit(0)
+print("left", os.read(ready, 20).decode(), flush=True)
+"""
+    bench.machine.launch(bench.python(TRIED + script, ANA.pw_uid))
+    assert bench.wait().outcome == "finished"
+    left = next(int(line.split()[1]) for line in bench.said().splitlines() if line.startswith("left "))
+    assert not alive(left)
+
+
+def test_a_job_that_ignores_the_death_of_its_supervisor_dies_with_it(bench: UserBench) -> None:
+    script = "ctypes.CDLL(None).prctl(1, 0); signal.signal(15, signal.SIG_IGN); print('set', flush=True)\nwhile 1: signal.pause()"
+    bench.machine.launch(bench.python(TRIED + script, ANA.pw_uid))
+    until(lambda: "set\n" in bench.said())
+    pid = bench.pid()
+    os.kill(bench.supervisor(), signal.SIGKILL)
+    assert bench.wait().outcome == "lost" and not alive(pid)
+
+
+def test_a_process_of_another_user_that_is_given_the_mark_is_not_killed(bench: UserBench) -> None:
+    name = f"rota-test-{os.getpid()}"
+    takes = f"""
+import array, socket, time
+box = socket.socket(socket.AF_UNIX, socket.SOCK_DGRAM); box.bind("\\0{name}")
+box.recvmsg(10, 100); print("taken", flush=True); time.sleep(1000)
+"""
+    script = f"""
+import array, time
+box = socket.socket(socket.AF_UNIX, socket.SOCK_DGRAM)
+marks = [n for n in range(3, 64) if os.path.lexists(f"/proc/self/fd/{{n}}") and "memfd" in os.readlink(f"/proc/self/fd/{{n}}")]
+tried("write", lambda: os.write(marks[0], b"x"))
+tried("grow", lambda: os.ftruncate(marks[0], 1 << 30))
+while True:
+    try:
+        box.sendmsg([b"x"], [(socket.SOL_SOCKET, socket.SCM_RIGHTS, array.array("i", marks))], 0, "\\0{name}")
+        break
+    except ConnectionRefusedError:
+        time.sleep(0.01)
+print("sent", len(marks), flush=True)
+signal.pause()
+"""
+    bench.machine.launch(bench.python(TRIED + script, ANA.pw_uid))
+    until(lambda: bench.said().count("refused") == 2)
+    command = [PYTHON, "-c", takes]
+    other = subprocess.Popen(command, user=LEO.pw_uid, group=LEO.pw_gid, extra_groups=[], env={}, stdout=subprocess.PIPE, cwd="/")
+    assert other.stdout is not None
+    try:
+        assert other.stdout.readline() == b"taken\n"
+        until(lambda: "sent 1\n" in bench.said(), bench.said())
+        assert any("memfd:rota-" in path for path in open_files(other.pid))
+        os.kill(bench.supervisor(), signal.SIGKILL)
+        assert bench.wait().outcome == "lost"
+        assert other.poll() is None
+    finally:
+        other.kill()
+        other.wait()
+        other.stdout.close()
+
+
+# Root's own hands.
+
+
+@pytest.mark.parametrize(
+    "trap",
+    [
+        'os.symlink(precious, "size.json")',
+        'os.link("tell", "size.json"); os.symlink(precious, "size.json.new")',
+        'os.mkfifo("size.json"); os.mkfifo("size.json.new")',
+        'os.unlink("tell"); os.symlink(precious, "tell"); os.symlink("/etc/shadow", "size.json.new")',
+    ],
+)
+def test_what_lies_in_the_jobs_folder_leads_root_nowhere(bench: UserBench, trap: str) -> None:
+    precious = bench.work / "precious"
+    precious.write_text("root's")
+    precious.chmod(0o600)
+    before = precious.stat()
+    there = (
+        f'precious = {str(precious)!r}\nos.chdir(os.environ["ROTA_RUN_DIR"])\n{trap}\nprint("set", flush=True)\nsignal.pause()'
+    )
+    bench.machine.launch(bench.python(TRIED + there, ANA.pw_uid))
+    until(lambda: "set\n" in bench.said(), bench.said())
+    assert bench.machine.resize(1, 1, 2, 128)
+    until(lambda: bench.part().start_sequence == 2)
+    written = bench.run_folder() / "size.json"
+    assert json.loads(written.read_text()) == {"batch_size": 128} and not written.is_symlink()
+    bench.machine.kill(1, 1, 3)
+    bench.wait()
+    bench.machine.forget(1, 1)
+    until(lambda: not bench.run_folder().exists())
+    after = precious.stat()
+    assert precious.read_text() == "root's" and (after.st_mode, after.st_uid, after.st_mtime) == (
+        before.st_mode,
+        before.st_uid,
+        before.st_mtime,
+    )
+
+
+def test_a_folder_in_the_place_of_the_size_file_holds_up_nothing_else(bench: UserBench) -> None:
+    script = 'os.makedirs(os.environ["ROTA_RUN_DIR"] + "/size.json/deep"); print("set", flush=True); signal.pause()'
+    bench.machine.launch(bench.python(TRIED + script, ANA.pw_uid))
+    until(lambda: "set\n" in bench.said())
+    assert bench.machine.resize(1, 1, 2, 128)
+    bench.machine.kill(1, 1, 3)
+    assert bench.wait().outcome == "lost"
+
+
+def test_words_for_a_hook_are_not_sent_through_a_link(bench: UserBench, victim: int) -> None:
+    """A `park-PID` that leads to a socket which only root can write to."""
+    box = datagrams.listen(bench.home, "private")
+    script = f"""
+os.chdir(os.environ["ROTA_RUN_DIR"])
+os.symlink({str(bench.home / "private")!r}, f"park-{{os.getpid()}}")
+box = socket.socket(socket.AF_UNIX, socket.SOCK_DGRAM)
+for op in ("hooked", "ringing"):
+    box.sendto(json.dumps({{"op": op, "pid": os.getpid()}}).encode(), "tell")
+box.sendto(b'{{"op": "report", "steps_done": 3}}', "tell")
+signal.pause()
+"""
+    bench.machine.launch(bench.python(TRIED + script, ANA.pw_uid, job=ATTACKER))
+    until(lambda: bench.part(ATTACKER).steps_done == 3, bench.said(ATTACKER))
+    assert datagrams.receive(box, 10) == []
+    box.close()
+
+
+def test_folders_that_change_while_they_are_removed_lead_nowhere(bench: UserBench) -> None:
+    precious = bench.work / "precious"
+    precious.mkdir()
+    for number in range(20):
+        (precious / str(number)).write_text("stays")
+    script = """
+os.chdir(os.environ["ROTA_RUN_DIR"])
+for number in range(300):
+    os.makedirs(f"{number}/a/b")
+print("set", flush=True)
+"""
+    bench.machine.launch(bench.python(TRIED + script, ANA.pw_uid))
+    assert bench.wait().outcome == "finished", bench.said()
+    swap = f"""
+import os
+here = os.open(os.environ["PLACE"], os.O_RDONLY)
+print("there", flush=True)
+while True:
+    names = [name for name in os.listdir(here) if not name.startswith("x")]
+    if not names:
+        break
+    for name in names:
+        try:
+            os.rename(name, "x" + name, src_dir_fd=here, dst_dir_fd=here)
+            os.symlink({str(precious)!r}, name, dir_fd=here)
+        except OSError:
+            pass
+"""
+    env = {"PLACE": str(bench.run_folder())}
+    other = subprocess.Popen(
+        [PYTHON, "-c", swap], user=ANA.pw_uid, group=ANA.pw_gid, extra_groups=[], env=env, stdout=subprocess.PIPE, cwd="/"
+    )
+    assert other.stdout is not None
+    try:
+        assert other.stdout.readline() == b"there\n"
+        bench.machine.forget(1, 1)
+        until(lambda: not bench.run_folder().exists())
+        bench.machine.poll()
+    finally:
+        other.kill()
+        other.wait()
+        other.stdout.close()
+    assert len(list(precious.iterdir())) == 20
+
+
+def test_a_folder_of_another_user_is_not_entered_through_a_link(bench: UserBench) -> None:
+    link = bench.folder_of(ANA.pw_uid) / "link"
+    link.symlink_to(bench.folder_of(LEO.pw_uid))
+    bench.machine.launch(bench.shell("true", ANA.pw_uid, workdir=str(link)))
+    assert "cannot enter the working directory" in (bench.wait().problem or "")
+
+
+def test_checkpoints_go_through_a_link_as_the_user(bench: UserBench) -> None:
+    saved, secret = bench.folder_of(ANA.pw_uid) / "saved", bench.folder_of(LEO.pw_uid)
+    saved.symlink_to(secret)
+    script = """
+from rota import train
+with train.session(save=lambda folder: (folder / "n").write_text("1"), load=print, every_seconds=0.01) as job:
+    for _ in job.steps(range(100)):
+        import time; time.sleep(0.01)
+"""
+    env = {"ROTA_CHECKPOINT_DIR": str(saved), "ROTA_JOB_ID": "1"}
+    bench.machine.launch(bench.python(script, ANA.pw_uid, env=env, progress="session"))
+    ended = bench.wait()
+    assert ended.steps_saved == 0 and list(secret.iterdir()) == []
+
+
+def test_variables_of_a_job_change_nothing_that_root_runs(bench: UserBench) -> None:
+    """Programs, modules and libraries of ana note who ran them."""
+    own = bench.folder_of(ANA.pw_uid)
+    (own / "sitecustomize.py").write_text(f"import os\nopen({str(own)!r} + f'/py-{{os.getuid()}}', 'w')\n")
+    for name in ("python", "python3", "rm", "sh", "nvidia-smi", "id", "true"):
+        (own / name).write_text(f"#!/bin/sh\n/usr/bin/touch {own}/sh-$(/usr/bin/id -u)\nexec /bin/sleep 0\n")
+        (own / name).chmod(0o755)
+    subprocess.run(["chown", "-R", f"{ANA.pw_uid}:{ANA.pw_gid}", str(own)], check=True)
+    env = {name: str(own) for name in ("PYTHONPATH", "PATH", "LD_LIBRARY_PATH", "GCONV_PATH", "HOME", "PYTHONUSERBASE")}
+    env |= {"LD_PRELOAD": f"{own}/none.so", "PYTHONSTARTUP": f"{own}/sitecustomize.py", "BASH_ENV": f"{own}/rm"}
+    order = bench.order("python", "train.py", env=env, workdir=str(own))._replace(uid=ANA.pw_uid, may_park=True)
+    for real_gpus, job in ((False, 1), (True, 2)):
+        bench.machine.launch(with_parking(order._replace(job=job, log=str(bench.log(job))), real_gpus=real_gpus))
+        bench.wait(job)
+        bench.machine.forget(job, 1)
+    until(lambda: not bench.run_folder(2).exists())
+    ran = {path.name for path in own.iterdir() if path.name.startswith(("py-", "sh-"))}
+    assert ran and all(name.endswith(f"-{ANA.pw_uid}") for name in ran), ran
+
+
+@pytest.mark.skipif(shutil.which("cc") is None, reason="no C compiler")
+def test_a_library_of_the_job_is_never_loaded_by_root(bench: UserBench) -> None:
+    """Rota tries whether the allocator for parking can be loaded, and the job's packages may have one."""
+    own = bench.folder_of(ANA.pw_uid)
+    packages = own / "lib/python3.11/site-packages"
+    (packages / "torch").mkdir(parents=True)
+    (packages / "torch/version.py").write_text("cuda: str = '12.0'\n")
+    code = own / "code.c"
+    code.write_text(
+        "#include <stdio.h>\n#include <unistd.h>\n#include <fcntl.h>\n__attribute__((constructor)) void f(void)"
+        f' {{ char n[300]; snprintf(n, 300, "{own}/loaded-%d", getuid()); close(open(n, O_CREAT | O_WRONLY, 0600)); }}\n'
+    )
+    library = packages / "torch_memory_saver_hook_mode_preload_cu12.abi3.so"
+    subprocess.run(["cc", "-shared", "-fPIC", "-o", str(library), str(code)], check=True)
+    (own / "bin").mkdir()
+    (own / "bin/python").symlink_to(PYTHON)
+    (own / "pyvenv.cfg").write_text("include-system-site-packages = false\n")
+    subprocess.run(["chown", "-R", f"{ANA.pw_uid}:{ANA.pw_gid}", str(own)], check=True)
+    order = bench.order(f"{own}/bin/python", "-c", "0", workdir=str(own))._replace(uid=ANA.pw_uid, may_park=True)
+    found = with_parking(order, real_gpus=True)
+    assert found.park_method == "preload" and found.env["LD_PRELOAD"] == str(library)
+    bench.machine.launch(found)
+    assert bench.wait().outcome == "finished", bench.said()
+    assert {path.name for path in own.glob("loaded-*")} == {f"loaded-{ANA.pw_uid}"}
+
+
+def test_a_pipe_in_the_place_of_a_file_holds_up_no_launch(bench: UserBench) -> None:
+    own = bench.folder_of(ANA.pw_uid)
+    os.mkfifo(own / "train")
+    (own / "train").chmod(0o777)
+    order = bench.order("./train", workdir=str(own))._replace(uid=ANA.pw_uid, may_park=True)
+    assert "is not Python" in (with_parking(order, real_gpus=True).park_reason or "")
+
+
+def test_a_crash_leaves_no_core_file(bench: UserBench) -> None:
+    bench.machine.launch(bench.shell("kill -ABRT $$", ANA.pw_uid))
+    assert bench.wait().exit_code == -signal.SIGABRT
+    assert list(bench.folder_of(ANA.pw_uid).iterdir()) == []
+
+
+def test_a_user_who_stops_the_new_process_holds_up_its_supervisor_only_for_a_while(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(start_as_user, "START_SECONDS", 0.1)
+    report, reports = os.pipe()
+    stopped = subprocess.Popen([sys.executable, "-c", "import os; os.kill(os.getpid(), 19)"], pass_fds=(reports,))
+    try:
+        assert b"was not started within" in start_as_user._result(stopped.pid, report)
+        assert stopped.wait() == -signal.SIGKILL
+    finally:
+        os.close(report)
+        os.close(reports)
+
+
+def test_a_program_that_looks_like_a_supervisor_is_not_taken_for_one(bench: UserBench) -> None:
+    words = [PYTHON, "-c", "import time; time.sleep(1000)", "rota.agent.supervisor", str(bench.home / "run/1/1")]
+    disguised = subprocess.Popen(words, user=ANA.pw_uid, group=ANA.pw_gid, extra_groups=[], cwd="/")
+    own = subprocess.Popen(words, cwd="/")
+    try:
+        others = OtherPrograms(bench.home)
+        until(lambda: others._is_supervisor(own.pid), "the command line of a program of the agent's own user counts")
+        assert not others._is_supervisor(disguised.pid)
+    finally:
+        for process in (disguised, own):
+            process.kill()
+            process.wait()
+
+
+def test_two_jobs_of_a_user_are_separated_as_far_as_unix_separates_a_user(bench: UserBench) -> None:
+    """They are not: the pages say so. Their supervisors are out of reach for both."""
+    bench.machine.launch(bench.shell("echo set; sleep 1000", ANA.pw_uid))
+    until(lambda: "set\n" in bench.said())
+    script = f"""
+os.kill({bench.pid()}, 0)
+tried("supervisor", lambda: os.kill({bench.supervisor()}, 0))
+"""
+    assert len(attack(bench, script)) == 1
