@@ -1,0 +1,301 @@
+"""One scheduler for all users of a machine: real Unix users at its socket, their jobs, and what they try on each other."""
+
+import json
+import os
+import signal
+import socket
+import subprocess
+from collections.abc import Callable, Iterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from rota.errors import ForbiddenError, RotaError, SpecError, UnknownNameError, UnreachableError
+from rota.wire.client import Client
+from tests.live.agent.users import ANA, LEO, PATH
+from tests.live.harness import Site
+from tests.stranger import root_only
+from tests.waiting import alive, until
+
+pytestmark = root_only
+VICTIM = LEO
+
+
+class Shared(Site):
+    """A scheduler that serves all users through a socket in a folder that all may enter."""
+
+    def __init__(self, folder: Path) -> None:
+        super().__init__(folder / "own", pretend="4xV100", policy="fifo")
+        (folder / "own").chmod(0o700)
+        self.socket = folder / "socket" / "rota.sock"
+        self.flags |= {"--all-users": "", "--listen": f"unix:{self.socket}"}
+        self.folders: dict[int, Path] = {}
+        for user in (ANA, LEO):
+            mine = folder / user.pw_name
+            mine.mkdir(mode=0o700)
+            os.chown(mine, user.pw_uid, user.pw_gid)
+            self.folders[user.pw_uid] = mine
+
+    def shared_client(self) -> Client:
+        return Client(f"unix:{self.socket}", None)
+
+    def as_user(self, uid: int, act: Callable[[Client], Any]) -> Any:
+        """Return what `act` returns in a process of this user, or the error that it raises, with a client of the socket."""
+        self.shared_client().me()  # loads what the process could not read
+        reading, writing = os.pipe()
+        child = os.fork()
+        if child == 0:
+            found: dict[str, Any] = {"error": "", "message": "it died"}
+            try:
+                os.setgroups([])
+                os.setgid(uid)
+                os.setuid(uid)
+                os.chdir("/")
+                found = {"value": act(self.shared_client())}
+            except BaseException as problem:  # whatever it is, the test is to see it
+                found = {"error": type(problem).__name__, "message": str(problem)}
+            os.write(writing, json.dumps(found).encode())
+            os._exit(0)
+        os.close(writing)
+        with os.fdopen(reading) as pipe:
+            text = pipe.read()
+        os.waitpid(child, 0)
+        found = json.loads(text)
+        if "error" in found:
+            kinds = (ForbiddenError, SpecError, UnknownNameError, UnreachableError, PermissionError, RotaError)
+            kind = next((each for each in kinds if each.__name__ == found["error"]), RuntimeError)
+            problem = kind.__new__(kind)
+            problem.args = (found["message"],)
+            raise problem
+        return found["value"]
+
+    def submit_as(self, uid: int, run: str, **spec: Any) -> int:
+        def act(client: Client) -> int:
+            sent = {"run": run, "env": {"PATH": PATH}, **spec}
+            return client.submit_spec(sent, workdir=str(self.folders[uid])).id
+
+        return int(self.as_user(uid, act))
+
+    def output(self, job: int, *, follow: bool = True) -> str:
+        """Return what a job wrote, without the scheduler's own lines: until it ended, or up to now."""
+        text = "".join(piece.text for piece in self.client().log_pieces(job, follow=follow))
+        return "".join(line for line in text.splitlines(keepends=True) if not line.startswith("--- rota"))
+
+    def ended(self, job: int) -> str:
+        (row,) = self.client().ends([job])
+        return row.phase
+
+    def pid_of(self, job: int) -> int:
+        """Return the process of a job whose first line of output is its number."""
+        until(lambda: "\n" in self.output(job, follow=False), f"job {job} prints")
+        return int(self.output(job, follow=False).split()[0])
+
+
+@pytest.fixture
+def shared(public: Path) -> Iterator[Shared]:
+    place = Shared(public)
+    try:
+        place.up()
+        yield place
+    finally:
+        for row in place.client().jobs() if place.process is not None else ():
+            place.client().cancel(row.id)
+        until(lambda: not place.supervisors(), "all supervisors have ended")
+        place.close()
+
+
+SLEEP = "echo $$; exec sleep 600"
+
+
+def test_each_job_runs_as_the_user_who_submitted_it(shared: Shared) -> None:
+    jobs = {user.pw_uid: shared.submit_as(user.pw_uid, "id -u; id -g; pwd; umask; env") for user in (ANA, LEO)}
+    for user in (ANA, LEO):
+        job = jobs[user.pw_uid]
+        assert shared.ended(job) == "finished", shared.output(job)
+        lines = shared.output(job).splitlines()
+        assert lines[:4] == [str(user.pw_uid), str(user.pw_gid), str(shared.folders[user.pw_uid]), "0022"]
+        assert f"USER={user.pw_name}" in lines and str(shared.home) not in "\n".join(lines)
+        assert shared.client().job(job).user == user.pw_name
+    assert shared.said().splitlines()[2].startswith("serves all users of this machine")
+
+
+def test_the_socket_says_who_one_is(shared: Shared) -> None:
+    found = shared.as_user(ANA.pw_uid, lambda client: client.me().to_dict())
+    assert found == {"name": ANA.pw_name, "role": "user", "uid": ANA.pw_uid}
+    assert shared.shared_client().me().role == "operator"
+
+
+def test_users_change_only_their_own_jobs_and_the_operator_all(shared: Shared) -> None:
+    hers, his = (shared.submit_as(user.pw_uid, SLEEP) for user in (ANA, LEO))
+    with pytest.raises(ForbiddenError, match="belongs to"):
+        shared.as_user(ANA.pw_uid, lambda client: client.cancel(his).id)
+    with pytest.raises(ForbiddenError):
+        shared.as_user(ANA.pw_uid, lambda client: len(client.cancel_many([hers, his])))
+    with pytest.raises(ForbiddenError):
+        shared.as_user(ANA.pw_uid, lambda client: client.set_policy("las").policy)
+    assert [row.ended for row in shared.rows().values()] == [False, False]
+    shared.as_user(ANA.pw_uid, lambda client: client.cancel(hers).id)
+    shared.client().cancel(his)
+    assert (shared.ended(hers), shared.ended(his)) == ("cancelled", "cancelled")
+
+
+def test_the_output_command_and_spec_of_a_job_are_its_owners(shared: Shared) -> None:
+    his = shared.submit_as(LEO.pw_uid, "echo a secret", name="his-job")
+    shared.ended(his)
+    assert "a secret" in shared.as_user(LEO.pw_uid, lambda client: client.log(his).text)
+    with pytest.raises(ForbiddenError, match="is for"):
+        shared.as_user(ANA.pw_uid, lambda client: client.log(his).text)
+    row = shared.as_user(ANA.pw_uid, lambda client: client.job(his).to_dict())
+    assert row["name"] == "his-job" and row["command"] == "" and row["spec"] is None
+    assert "a secret" not in json.dumps(shared.as_user(ANA.pw_uid, lambda client: [each.to_dict() for each in client.jobs(True)]))
+
+
+@pytest.mark.parametrize("name", ["root", VICTIM.pw_name, "0", "uid:0", "user 0"])
+def test_a_job_cannot_be_submitted_in_the_name_of_another(shared: Shared, name: str) -> None:
+    with pytest.raises(ForbiddenError, match=f"You are {ANA.pw_name}"):
+        shared.as_user(ANA.pw_uid, lambda client: client.submit_spec({"run": "id"}, user=name, workdir="/").id)
+    assert not shared.rows()
+
+
+@pytest.mark.parametrize("spec", [{"uid": 0}, {"user": "root"}, {"env": {"ROTA_JOB_ID": "1"}}, {"checkpoint": {"dir": "/etc"}}])
+def test_a_spec_cannot_say_who_runs_it(shared: Shared, spec: dict[str, Any]) -> None:
+    with pytest.raises(SpecError):
+        shared.as_user(ANA.pw_uid, lambda client: client.submit_spec({"run": "id", **spec}, workdir="/").id)
+
+
+def test_a_folder_that_the_user_cannot_enter_is_not_entered(shared: Shared) -> None:
+    inside = shared.folders[LEO.pw_uid] / "data"
+    inside.mkdir()
+    inside.chmod(0o777)
+    (inside / "secret").write_text("a secret")
+    for place in (str(inside), str(shared.home), "/root"):
+        job = shared.as_user(ANA.pw_uid, lambda client, place=place: client.submit_spec({"run": "cat secret"}, workdir=place).id)
+        assert shared.ended(job) == "failed"
+        text = "".join(piece.text for piece in shared.client().log_pieces(job))
+        assert f"cannot enter the working directory {place}" in text and "a secret" not in text
+
+
+def test_the_home_and_its_token_are_out_of_reach(shared: Shared) -> None:
+    job = shared.submit_as(
+        ANA.pw_uid, f"cat {shared.home}/token {shared.home}/journal.sqlite {shared.home}/logs/1.log; ls {shared.home}/run"
+    )
+    assert shared.ended(job) == "failed"
+    assert shared.output(job).count("Permission denied") == 4
+    for path in (shared.home / "token", shared.home / "users.json", shared.home / "daemon.json"):
+        with pytest.raises(PermissionError):
+            shared.as_user(ANA.pw_uid, lambda client, path=path: path.read_text())
+
+
+def test_the_socket_cannot_be_replaced(shared: Shared) -> None:
+    for act in (lambda client: shared.socket.unlink(), lambda client: shared.socket.rename(shared.socket.parent / "old")):
+        with pytest.raises(PermissionError):
+            shared.as_user(ANA.pw_uid, act)
+    with pytest.raises(PermissionError):
+        shared.as_user(ANA.pw_uid, lambda client: (shared.socket.parent / "mine").write_text(""))
+
+
+def test_a_client_does_not_trust_a_socket_of_another_user(shared: Shared) -> None:
+    """Else that user would see what is submitted."""
+    place = shared.folders[LEO.pw_uid] / "rota.sock"
+    false = socket.socket(socket.AF_UNIX)
+    with false:
+        os.seteuid(LEO.pw_uid)
+        try:
+            false.bind(str(place))
+            false.listen()
+        finally:
+            os.seteuid(0)
+        place.chmod(0o666)
+        shared.folders[LEO.pw_uid].chmod(0o711)
+        with pytest.raises(UnreachableError, match="refused"):
+            shared.as_user(ANA.pw_uid, lambda client: Client(f"unix:{place}", None).me().name)
+
+
+def test_a_job_acts_at_the_socket_as_its_user_and_not_as_root(shared: Shared) -> None:
+    his = shared.submit_as(LEO.pw_uid, SLEEP)
+    request = f"POST /api/v1/jobs/{his}/cancel HTTP/1.1\\r\\nHost: x\\r\\nContent-Length: 0\\r\\nConnection: close\\r\\n\\r\\n"
+    script = f"import socket; s = socket.socket(socket.AF_UNIX); s.connect('{shared.socket}'); s.sendall(b'{request}'); "
+    run = ["/usr/bin/env", "python3", "-c", script + "print(s.recv(65536).decode())"]
+    sent = {"run": run, "env": {"PATH": PATH}}
+    job = shared.as_user(ANA.pw_uid, lambda client: client.submit_spec(sent, workdir="/").id)
+    assert shared.ended(job) == "finished", shared.output(job)
+    assert " 403 " in shared.output(job).splitlines()[0] and not shared.rows()[his].ended
+
+
+@pytest.mark.parametrize("number", [signal.SIGTERM, signal.SIGKILL, signal.SIGSTOP])
+def test_signals_do_not_reach_jobs_of_others(shared: Shared, number: int) -> None:
+    his = shared.submit_as(LEO.pw_uid, SLEEP)
+    victim = shared.pid_of(his)
+    assert shared.process is not None
+    for pid in (victim, shared.process.pid, *shared.supervisors()):
+        with pytest.raises(PermissionError):
+            shared.as_user(ANA.pw_uid, lambda client, pid=pid: os.kill(pid, number))
+    assert alive(victim)
+
+
+def test_keys_of_different_users_are_different(shared: Shared) -> None:
+    """A user who guesses a key of another must not learn about, or take over, the job."""
+    submit = lambda client: client.submit_spec({"run": "true"}, workdir="/", key="same").id  # noqa: E731
+    assert shared.as_user(ANA.pw_uid, submit) != shared.as_user(LEO.pw_uid, submit)
+
+
+def test_a_scheduler_that_is_killed_knows_afterwards_whose_job_is_whose(shared: Shared) -> None:
+    hers, his = (shared.submit_as(user.pw_uid, SLEEP) for user in (ANA, LEO))
+    pids = {job: shared.pid_of(job) for job in (hers, his)}
+    shared.kill()
+    shared.up()
+    for user, job in ((ANA, hers), (LEO, his)):
+        assert alive(pids[job]) and Path(f"/proc/{pids[job]}").stat().st_uid == user.pw_uid
+        assert shared.client().job(job).user == user.pw_name
+    later = shared.submit_as(ANA.pw_uid, "id -u")
+    assert shared.ended(later) == "finished" and shared.output(later).split()[0] == str(ANA.pw_uid)
+    with pytest.raises(ForbiddenError):
+        shared.as_user(ANA.pw_uid, lambda client: client.cancel(his).id)
+
+
+def test_a_job_of_another_user_is_stopped_and_ends_whole(shared: Shared) -> None:
+    job = shared.submit_as(ANA.pw_uid, "echo $$; setsid sleep 600 & setsid -f sleep 600; exec sleep 600")
+    pid = shared.pid_of(job)
+    shared.as_user(ANA.pw_uid, lambda client: client.cancel(job).id)
+    assert shared.ended(job) == "cancelled"
+    until(lambda: not alive(pid), "its main process has ended")
+    until(lambda: not _sleeping_as(ANA.pw_uid), "all its processes have ended")
+
+
+def _sleeping_as(uid: int) -> list[int]:
+    found = []
+    for folder in Path("/proc").iterdir():
+        try:
+            if folder.name.isdigit() and folder.stat().st_uid == uid and b"sleep\x00600" in (folder / "cmdline").read_bytes():
+                found.append(int(folder.name))
+        except OSError:
+            continue
+    return found
+
+
+def test_a_scheduler_that_does_not_run_as_root_serves_one_user(public: Path) -> None:
+    from tests.second_user import as_nobody
+
+    found = as_nobody("-m", "rota", "up", "--all-users", "--home", str(public / "home"), "--pretend", "1xV100")
+    assert found.returncode == 2 and "needs root" in found.stderr, found.stderr + found.stdout
+
+
+def test_a_socket_of_one_user_refuses_others(public: Path) -> None:
+    place = Site(public, pretend="1xV100")
+    socket_path = public / "open" / "rota.sock"
+    socket_path.parent.mkdir()
+    socket_path.parent.chmod(0o755)
+    place.flags["--listen"] = f"unix:{socket_path}"
+    try:
+        place.up()
+        assert socket_path.stat().st_mode & 0o777 == 0o600
+        Client(f"unix:{socket_path}", None).me()
+        ask = [
+            "import socket, sys; s = socket.socket(socket.AF_UNIX); s.connect(sys.argv[1])",
+            str(socket_path),
+        ]
+        found = subprocess.run(["python3", "-c", *ask], user=ANA.pw_uid, capture_output=True, text=True, cwd="/", check=False)
+        assert "PermissionError" in found.stderr
+    finally:
+        place.close()
