@@ -42,5 +42,5 @@ class ColumnMatrix:
 
     def __matmul__(self, x: Floats) -> Floats:
         """Return the product with a vector."""
-        product: Floats = np.bincount(self.indices, weights=self.data * x[self.column], minlength=self.shape[0])
-        return product
+        weights = self.data * x[self.column]
+        return np.bincount(self.indices, weights=weights, minlength=self.shape[0]).astype(np.float64, copy=False)
