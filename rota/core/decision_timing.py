@@ -69,9 +69,7 @@ class AtEvents(_DecisionTiming):
         if not self.slice_seconds > 0:
             raise OptionError("must be more than 0.", field="slice_seconds", value=self.slice_seconds)
 
-    @property
-    def at_events(self) -> bool:
-        return True
+    at_events = True
 
     @property
     def turn_seconds(self) -> float:
@@ -125,9 +123,7 @@ class AtRounds(_Rounds):
 class WholeSteps(_Rounds):
     """Rounds as in Gavel: each job gets as many whole steps as fit into one; the next begins when all have done theirs."""
 
-    @property
-    def at_events(self) -> bool:
-        return False
+    at_events = False
 
     def first_round_s(self, now_s: float) -> float:
         return now_s

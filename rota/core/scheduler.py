@@ -16,7 +16,7 @@ from rota.beliefs.rates import SAME_SPEED, Rates
 from rota.beliefs.skews import Skews
 from rota.beliefs.variability import Variability
 from rota.core import snapshot
-from rota.core.fold.apply import advance, apply, set_clock, timer_was_set
+from rota.core.fold.apply import HANDLERS, advance, apply, set_clock, timer_was_set
 from rota.core.fold.configured import Configured, CoreEvent, configure
 from rota.core.learn.cordon import cordon
 from rota.core.learn.job_lengths import predict_lengths
@@ -89,7 +89,7 @@ class Scheduler:
                 self.setup, self.placer = event.setup, event.setup.placer
                 self.settings = settings = event.setup.settings
             else:
-                apply(state, settings, event)
+                HANDLERS[type(event)](state, settings, event)
         advance(state, settings)
 
     def decide(self) -> Decided | None:
@@ -204,8 +204,9 @@ class Scheduler:
         state, cycle, settings = self.state, self.state.cycle, self.settings
         wake_s = FOREVER
         if cycle.call_jobs is None and len(state.jobs.rows):
-            wake_s = settings.decide.round_begins_s(cycle.next_round_s)
-            if settings.decide.at_events:
+            decide = settings.decide
+            wake_s = decide.round_begins_s(cycle.next_round_s)
+            if decide.at_events:
                 if cycle.until_s < wake_s:
                     wake_s = cycle.until_s
                 if cycle.needs_policy or self._stale():

@@ -114,14 +114,17 @@ class FileTable:
         for line, text in enumerate(self.lines[start:], start + 1):
             if not text or text.isspace():
                 continue
-            cells = text.split("\t") if headless else _cells(text, where, line, error)
+            if headless:
+                cells = text.split("\t")
+            else:
+                cells = text.split(",") if '"' not in text else _quoted(text, where, line, error)
             if len(cells) != len(columns):
                 raise self._uneven(line, len(cells))
             if len(text) > MAX_CELL_CHARS:
                 _check_lengths(zip(columns, cells, strict=True), where, line, error)
             if not headless and "'" in text:
                 cells = [as_written(cell.strip()) for cell in cells]
-            yield CsvRow(where, line, {column: cell.strip() for column, cell in zip(columns, cells, strict=True)}, error)
+            yield CsvRow(where, line, dict(zip(columns, map(str.strip, cells), strict=True)), error)
 
     def check_header(self, what: str, known: Sequence[str], required: Sequence[str], example: str) -> None:
         """Raise an error for a column that `what` does not have, or for a missing column that it needs."""
@@ -162,7 +165,8 @@ class Lines:
 
     def with_header(self) -> FileTable:
         """Return a table with commas between cells, whose first line names the columns."""
-        cells = _cells(self.lines[self.first_line - 1], self.where, self.first_line, self.error)
+        text = self.lines[self.first_line - 1]
+        cells = text.split(",") if '"' not in text else _quoted(text, self.where, self.first_line, self.error)
         _check_lengths((("column", cell) for cell in cells), self.where, self.first_line, self.error)
         columns = tuple(cell.strip() for cell in cells)
         _check_distinct(columns, self.where, self.first_line, self.error)
@@ -204,9 +208,8 @@ def shown(cell: str) -> str:
     return cell if len(cell) <= MAX_SHOWN_CHARS else cell[:MAX_SHOWN_CHARS] + "…"
 
 
-def _cells(text: str, where: str, line: int, error: type[InputError]) -> list[str]:
-    if '"' not in text:
-        return text.split(",")
+def _quoted(text: str, where: str, line: int, error: type[InputError]) -> list[str]:
+    """Return the cells of a line with quotes."""
     try:
         return next(csv.reader([text], strict=True))
     except csv.Error as problem:

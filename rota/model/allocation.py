@@ -1,7 +1,7 @@
 """Allocations: what a policy decides that each job deserves. Positions number the jobs in the order of the view."""
 
 from collections.abc import Mapping
-from dataclasses import dataclass, field
+from dataclasses import field
 from typing import Any, Self
 
 import numpy as np
@@ -10,7 +10,7 @@ import numpy.typing as npt
 from rota.errors import OptionError
 from rota.model.options import Options
 from rota.model.units import FOREVER, Floats, Ints
-from rota.model.value import value
+from rota.model.value import keyword_column_value, value
 
 NO_HINTS: Mapping[int, tuple[int, ...]] = {}
 
@@ -35,7 +35,7 @@ class CallJobs:
         return self.kind_of_row[self.rows]
 
 
-@dataclass(frozen=True, slots=True, eq=False, kw_only=True)
+@keyword_column_value
 class Ranking:
     """An order of jobs. Each job runs with its best option that still fits, or with the named one."""
 
@@ -166,7 +166,7 @@ def _not_options(option: Ints, kind: Ints, options: Options) -> str:
     return "" if (options.kind[option] == kind).all() else "an option belongs to jobs of another kind"
 
 
-@dataclass(frozen=True, slots=True, eq=False, kw_only=True)
+@keyword_column_value
 class Shares:
     """A fraction of time for each option, either of each job of its kind or of one job.
 
@@ -227,7 +227,7 @@ class Shares:
         return True
 
 
-@dataclass(frozen=True, slots=True, eq=False, kw_only=True)
+@keyword_column_value
 class Assignment:
     """An option for each of some jobs, best first. It may suggest GPUs to the placer."""
 

@@ -32,11 +32,13 @@ class lazy(Generic[T]):
 class lazy_column(lazy[Column]):
     """A column that is computed once and then read-only: a policy copies what it wants to change."""
 
-    def __init__(self, compute: Callable[[Any], Column]) -> None:
-        def compute_read_only(instance: Any) -> Column:
-            column = compute(instance)
-            column.setflags(write=False)
-            return column
-
-        super().__init__(compute_read_only)
-        self._name, self.__doc__ = compute.__name__, compute.__doc__
+    @overload
+    def __get__(self, instance: None, owner: type) -> "lazy[Column]": ...
+    @overload
+    def __get__(self, instance: object, owner: type) -> Column: ...
+    def __get__(self, instance: object | None, owner: type) -> "Column | lazy[Column]":
+        if instance is None:
+            return self
+        column = instance.__dict__[self._name] = self._compute(instance)
+        column.setflags(write=False)
+        return column

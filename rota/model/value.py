@@ -18,6 +18,14 @@ def value(kind: type[T]) -> type[T]:
     return made
 
 
+@dataclass_transform(eq_default=False, frozen_default=True, kw_only_default=True)
+def keyword_column_value(kind: type[T]) -> type[T]:
+    """A record with NumPy columns whose fields are given by keyword. It is equal only to itself."""
+    make: Any = dataclass(slots=True, eq=False, kw_only=True)
+    made: type[T] = make(kind)
+    return made
+
+
 @dataclass_transform(frozen_default=True, kw_only_default=True)
 def keyword_value(kind: type[T]) -> type[T]:
     """A record without columns whose many fields are given by keyword. Two are equal if all their fields are."""

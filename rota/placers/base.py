@@ -131,13 +131,14 @@ def take(view: PlacementView, nodes: list[int], counts: list[int]) -> Ints:
     first = view.cluster.node_first
     parts = []
     for node, count in zip(nodes, counts, strict=True):
-        start, end = first[node], first[node + 1]
+        start, end = first.item(node), first.item(node + 1)
         found = view.available[start:end].nonzero()[0] + start
         if len(found) > count:
             busy = ~view.idle[found]
             if np.count_nonzero(busy):
-                found = found[busy.argsort(kind="stable")]
-            found = np.sort(found[:count])
+                found = np.sort(found[busy.argsort(kind="stable")[:count]])
+            else:
+                found = found[:count].copy()  # a view would keep the whole array in memory
         parts.append(found)
     taken: Ints = parts[0] if len(parts) == 1 else np.concatenate(parts)
     view.available[taken] = False

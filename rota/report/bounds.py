@@ -32,7 +32,7 @@ the set counts as alone, at its best rate with any partner.
 import heapq
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
-from typing import Any, NamedTuple
+from typing import NamedTuple
 
 import numpy as np
 
@@ -305,34 +305,30 @@ def _behind(work: _Work, start: _Start) -> Floats:
 def _dual(relative: Floats, kind: Ints, weight: Floats, capacity: Ints, pairs: _Pairs | None = None) -> tuple[Floats, Floats]:
     """Return the shares that make the weighted sum of w the largest, and what each kind pays, from a linear program. The result
     only shows where to look: sizes follow from shares exactly, so the solver's tolerance cannot spoil a bound."""
-    # Imported here: the import takes longer than many a simulation, and equal GPUs need no program.
-    from scipy.optimize import milp
-    from scipy.sparse import csr_array
+    from rota.solver.lp import Lp, vertex  # here, since equal GPUs need no program
 
     kinds, pools = relative.shape
     of, pool = np.nonzero(np.isfinite(relative))
     row = np.arange(len(of))
     # Prices are relative to the price of a GPU if all cost the same, which keeps the numbers near 1.
     at_most = -relative[of, pool] * (capacity.sum() / capacity)[pool]
-    entries = np.concatenate((np.ones(len(row)), at_most))
-    where = (np.concatenate((row, row)), np.concatenate((pools + of, pool)))
-    earns_one = np.concatenate((np.ones(pools), np.zeros(kinds)))[None, :]
-    mass = np.bincount(kind, weights=weight, minlength=kinds)
-    constraints: list[tuple[Any, float, float]] = [
-        (csr_array((entries, where), shape=(len(row), pools + kinds)), -np.inf, 0.0),
-        (earns_one, 1.0, 1.0),
-    ]
+    total = len(of)
+    rows = [row, row, np.full(pools, total)]
+    columns, values = [pools + of, pool, np.arange(pools)], [np.ones(total), at_most, np.ones(pools)]
     if pairs is not None:
-        row = np.arange(len(pairs.pool))
+        row = np.arange(total + 1, total + 1 + len(pairs.pool))
         earned = -(capacity.sum() / capacity)[pairs.pool]
-        entries = np.concatenate((pairs.first_speed, pairs.second_speed, earned))
-        where = (np.concatenate((row, row, row)), np.concatenate((pools + pairs.first, pools + pairs.second, pairs.pool)))
-        constraints.append((csr_array((entries, where), shape=(len(row), pools + kinds)), -np.inf, 0.0))
-    solved = milp(np.concatenate((np.zeros(pools), -mass / (mass.max() or 1.0))), constraints=constraints)
-    if solved.x is None:
+        rows += [row, row, row]
+        columns += [pools + pairs.first, pools + pairs.second, pairs.pool]
+        values += [pairs.first_speed, pairs.second_speed, earned]
+    mass = np.bincount(kind, weights=weight, minlength=kinds)
+    cost = np.concatenate((np.zeros(pools), -mass / (mass.max() or 1.0)))
+    right = np.zeros(total + 1 + (0 if pairs is None else len(pairs.pool)))
+    right[total] = 1.0  # what the whole cluster earns; less would never be better
+    found = vertex(Lp(cost, np.concatenate(rows), np.concatenate(columns), np.concatenate(values), right))
+    if found is None or not found.x[:pools].any():  # without work, any prices do
         return np.full(pools, 1.0 / pools), np.full(kinds, FOREVER)
-    found = np.maximum(solved.x, 0.0)
-    return found[:pools] / found[:pools].sum(), found[pools:] / capacity.sum()
+    return found.x[:pools] / found.x[:pools].sum(), found.x[pools:] / capacity.sum()
 
 
 def _largest(value: _Value, work: _Work, starts: Sequence[_Start]) -> float:

@@ -6,6 +6,7 @@ import math
 import time
 import traceback
 from collections.abc import Callable, Sequence
+from functools import partial
 from pathlib import Path
 from typing import Any, NamedTuple
 
@@ -154,11 +155,12 @@ class Engine:
         total, instants = len(self.arrivals), 0
         record, carry_out, clock = self.record, self._carry_out, time.perf_counter
         cycle, whole_steps = self.scheduler.state.cycle, self.physics.whole_steps_seconds
+        step = self.scheduler.step if self._journal is None else partial(self._recorded_step, self._journal)
         while record.ended < total:
             events = self._next_events()
             while events:
                 began = clock()
-                commands = self._step(events)
+                commands = step(self.now_s, events)
                 if cycle.policy_fault:
                     raise self._broken()
                 record.decision_seconds += clock() - began
@@ -181,12 +183,10 @@ class Engine:
         self.record.instants = instants
         return self.record
 
-    def _step(self, events: list[External]) -> list[Command]:
-        if self._journal is None:
-            return self.scheduler.step(self.now_s, events)
-        self.scheduler.fold(self.now_s, events)
+    def _recorded_step(self, journal: Journal, now_s: float, events: list[External]) -> list[Command]:
+        self.scheduler.fold(now_s, events)
         decided = self.scheduler.decide()
-        self._journal.append((self.now_s, events, decided))
+        journal.append((now_s, events, decided))
         return self.scheduler.commit(decided)
 
     # Time --------------------------------------------------------------------------------------------------------
@@ -340,7 +340,7 @@ class Engine:
         self._runs[job] = run
         self._occupy(job, run)
         self.record.launch(job, command)
-        self._after(self.physics.costs.start_of(spec, saved > 0), job, run, lambda later: self._up(command, run, later), events)
+        self._after(self.physics.costs.start_of(spec, saved > 0), job, run, partial(self._up, command, run), events)
 
     def _alone_rate(self, spec: JobSpec, gpus: Any, levels: int, batch_size: int | None) -> float:
         """Return the true rate on exclusive GPUs. It is looked up once if all GPUs of a pool are alike."""
@@ -356,7 +356,7 @@ class Engine:
         run = self._runs[command.job]
         self._occupy(command.job, run)
         cost = self.physics.costs.resume_of(self.arrivals[command.job].spec)
-        self._after(cost, command.job, run, lambda later: self._up(command, run, later), events)
+        self._after(cost, command.job, run, partial(self._up, command, run), events)
 
     def _resize(self, command: Resize, events: list[External]) -> None:
         """Resize a running job. It pauses meanwhile, and holds its old and its new GPUs."""

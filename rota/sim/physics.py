@@ -161,7 +161,7 @@ class Physics:
     def fails(self) -> bool:
         return bool(np.any(np.asarray(self.node_mtbf_seconds) < FOREVER))
 
-    @property
+    @cached_property
     def by_profile(self) -> bool:
         """Whether jobs of one profile and one size are equally fast on all GPUs of one type."""
         return self.gpu_speed is None and self.variability is None and not self.rates.batches

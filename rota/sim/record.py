@@ -159,7 +159,7 @@ class Record:
         seconds -= shared_seconds / 2
         size = len(gpus) if len(gpus) > 1 else min(self.gpus.item(job), 1.0)
         self.occupied_gpu_seconds[job] += seconds * size
-        self.pool_gpu_seconds[self._cluster.gpu_pool[gpus[0]]] += seconds * size
+        self.pool_gpu_seconds[self._cluster.gpu_pool.item(gpus.item(0))] += seconds * size
 
     def progress(self, job: int, since_s: float, from_step: float, to_step: float, rate: float) -> None:
         """Record steps that a job made at a constant rate."""
@@ -168,7 +168,8 @@ class Record:
 
     def finish(self, job: int, now_s: float) -> None:
         self.finished_s[job] = now_s
-        if np.isnan(self.feedback_s[job]):
+        feedback_s = self.feedback_s.item(job)
+        if feedback_s != feedback_s:  # not a number: it made too few steps
             self.feedback_s[job] = now_s
         self.ended += 1
         self._last_gpus.pop(job, None)

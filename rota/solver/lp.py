@@ -10,12 +10,11 @@ from dataclasses import dataclass
 from typing import Any
 
 import clarabel  # type: ignore[import-untyped]
-import highspy
 import numpy as np
-import scipy.sparse as sp
 
 from rota.errors import SolverError
 from rota.model.units import Floats, Ints
+from rota.solver.column_matrix import ColumnMatrix
 
 TIGHT, LOOSE = 1e-8, 1e-5
 """Relative distance from the optimum: for an objective, and for one that only chooses among its solutions."""
@@ -58,14 +57,14 @@ class Centre:
         count, rows = len(lp.cost), len(lp.right)
         every = np.arange(count - lp.free)
         # x >= 0 as separate rows, after the others
-        entries = (np.concatenate((lp.value, np.full(len(every), -1.0))), (_both(lp.row, rows + every), _both(lp.column, every)))
-        self.matrix = sp.csc_matrix(entries, shape=(rows + len(every), count))
+        entries = _both(lp.row, rows + every), _both(lp.column, every), np.concatenate((lp.value, np.full(len(every), -1.0)))
+        self.matrix = ColumnMatrix.of(*entries, shape=(rows + len(every), count))
         self.right = np.concatenate((lp.right, np.zeros(len(every))))
         self.lp = lp
         cones = [clarabel.ZeroConeT(lp.equal)] if lp.equal else []
         cones.append(clarabel.NonnegativeConeT(rows - lp.equal + len(every)))
         self._solver = clarabel.DefaultSolver(
-            sp.csc_matrix((count, count)), lp.cost, self.matrix, self.right, cones, _settings(gap, careful)
+            _no_entries(count), lp.cost, self.matrix, self.right, cones, _settings(gap, careful)
         )
 
     def solve(self) -> Optimum | None:
@@ -97,15 +96,20 @@ class Centre:
     @property
     def current(self) -> Lp:
         """The program with the numbers of the last solve."""
-        whole = self.matrix.tocoo()
-        rows = len(self.lp.right)
-        kept = whole.row < rows
-        entries = whole.row[kept].astype(np.int64), whole.col[kept].astype(np.int64), whole.data[kept]
+        whole, rows = self.matrix, len(self.lp.right)
+        kept = whole.indices < rows
+        entries = whole.indices[kept], whole.column[kept], whole.data[kept]
         return Lp(self.lp.cost, *entries, self.right[:rows].copy(), self.lp.equal, self.lp.free)
 
 
 def _both(a: Ints, b: Ints) -> Ints:
     return np.concatenate((a, b))
+
+
+def _no_entries(count: int) -> ColumnMatrix:
+    """Return a square matrix of zeros: the objective has no quadratic part."""
+    none = np.empty(0, dtype=np.int64)
+    return ColumnMatrix(np.empty(0), none, np.zeros(count + 1, dtype=np.int64), (count, count))
 
 
 def _settings(gap: float, careful: bool) -> Any:
@@ -137,8 +141,10 @@ def vertex(lp: Lp, gap: float = TIGHT) -> Optimum | None:
 
 
 def _highs(lp: Lp, **options: str) -> Optimum | None:
+    import highspy
+
     count, rows = len(lp.cost), len(lp.right)
-    matrix = sp.csc_matrix((lp.value, (lp.row, lp.column)), shape=(rows, count))
+    matrix = ColumnMatrix.of(lp.row, lp.column, lp.value, shape=(rows, count))
     model = highspy.HighsLp()
     model.num_col_, model.num_row_ = count, rows
     model.col_cost_ = lp.cost

@@ -2,7 +2,7 @@
 
 from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass, replace
-from itertools import pairwise
+from operator import gt
 from typing import NamedTuple
 
 from rota.errors import TraceError
@@ -41,7 +41,8 @@ class Trace:
     """Searches, which compare jobs while they run and stop the worse ones."""
 
     def __post_init__(self) -> None:
-        if any(early.submitted_s > late.submitted_s for early, late in pairwise(self.arrivals)):
+        at_s = [arrival.submitted_s for arrival in self.arrivals]
+        if any(map(gt, at_s, at_s[1:])):
             raise TraceError(
                 "the arrivals are not in order of submission.", where=self.name, hint="Trace.of(...) puts them in order"
             )
@@ -60,8 +61,8 @@ class Trace:
         """Build a trace from arrivals in any order. Arrivals submitted at the same time keep their order."""
         given = list(arrivals)
         order = sorted(range(len(given)), key=[arrival.submitted_s for arrival in given].__getitem__)
-        found = tuple(given[i] for i in order)
-        return cls(name, format, found, tuple(skipped), tuple(lines[i] for i in order) if lines else (), tuple(notes))
+        found = tuple([given[i] for i in order])
+        return cls(name, format, found, tuple(skipped), tuple([lines[i] for i in order]) if lines else (), tuple(notes))
 
     def __len__(self) -> int:
         return len(self.arrivals)
@@ -80,8 +81,8 @@ class Trace:
             return self
         return replace(
             self,
-            arrivals=tuple(arrival for arrival, _ in kept),
-            lines=tuple(line for _, line in kept),
+            arrivals=tuple([arrival for arrival, _ in kept]),
+            lines=tuple([line for _, line in kept]),
             skipped=self.skipped + tuple(dropped),
         )
 

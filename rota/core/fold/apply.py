@@ -77,7 +77,7 @@ _NUMBERS = (float, int, np.integer, np.floating)
 
 def apply(state: State, settings: Settings, event: Event) -> None:
     """Fold one event. The state's clock has been set to the instant the core learned of it."""
-    _HANDLERS[type(event)](state, settings, event)
+    HANDLERS[type(event)](state, settings, event)
 
 
 def set_clock(state: State, settings: Settings, now_s: float) -> None:
@@ -388,7 +388,7 @@ def _woke(state: State, settings: Settings, event: TimerFired) -> None:
     state.cycle.timer_s = FOREVER
 
 
-_HANDLERS: dict[type, Callable[[State, Settings, Any], None]] = {
+HANDLERS: dict[type, Callable[[State, Settings, Any], None]] = {
     Submitted: _submitted,
     Started: started,
     Suspended: suspended,
@@ -411,3 +411,4 @@ _HANDLERS: dict[type, Callable[[State, Settings, Any], None]] = {
     Decided: _decided,
     TimerFired: _woke,
 }
+"""Function that folds each type of event."""

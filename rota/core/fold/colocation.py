@@ -47,12 +47,14 @@ def stopped(state: State, job: int, at_s: float) -> None:
 def accrue_service(jobs: JobTable, row: int, at_s: float) -> None:
     """Book what a running job received since the last booking, at its rate."""
     since_s = jobs.as_of_s.item(row)
-    elapsed = max(at_s - since_s, 0.0)
+    elapsed = at_s - since_s
+    if elapsed <= 0:
+        return
     jobs.run_seconds[row] += elapsed
     jobs.attained_gpu_seconds[row] += elapsed * jobs.gpus_in_use.item(row)
     jobs.received[row, jobs.share_column.item(row)] += elapsed
     jobs.steps_done[row] += elapsed * jobs.rate.item(row)
-    jobs.as_of_s[row] = max(at_s, since_s)
+    jobs.as_of_s[row] = at_s
 
 
 def _set_rate(state: State, job: int, attempt: Attempt, other: int, at_s: float) -> None:

@@ -45,7 +45,7 @@ def holds_until_s(draft: Draft, granted: Bools, some_wait: bool, overtakes: Bool
     """Until the answer ends, a rank changes, a slice ends, or a job that overtakes others is no longer protected. In rounds of
     whole steps: until all jobs have done theirs."""
     state, allocation, decide = draft.state, draft.allocation, draft.settings.decide
-    if isinstance(decide, WholeSteps):
+    if type(decide) is WholeSteps:  # `isinstance` takes a detour over the abstract base class
         return _all_done_s(decide, draft, granted)
     if not len(draft.table):
         return FOREVER
