@@ -36,7 +36,7 @@ def _debug(wanted: bool) -> None:
 Debug = Annotated[bool, typer.Option("--debug", callback=_debug, help="Show the traceback when a policy raises.")]
 Output = Annotated[str, typer.Option("-o", "--output", help="Output format: table, wide, json or csv.")]
 Home = Annotated[
-    str | None, typer.Option("--home", metavar="DIR", help="Directory of the scheduler's state. Default: $ROTA_HOME, or ~/.rota.")
+    str | None, typer.Option("--home", metavar="DIR", help="Directory of the scheduler's state. Default: see rota config.")
 ]
 JobKey = Annotated[str, typer.Argument(metavar="JOB", help="Job id, name, or unambiguous beginning of a name.")]
 JobKeys = Annotated[list[str], typer.Argument(metavar="JOB...", help="Job ids or names.")]

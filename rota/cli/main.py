@@ -34,6 +34,7 @@ COMMANDS = {
     "demo": "demo",
     "check": "check",
     "doctor": "doctor",
+    "config": "config",
     "help": "help",
 }
 """Command -> the file with a function of its name."""

@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 import typer
 
 from rota.cli import common_flags as flag
+from rota.cli.config_defaults import from_files
 from rota.cli.quick import Quick
 from rota.errors import InputError, OptionError, RotaError, SpecError
 from rota.model.counted import counted
@@ -21,6 +22,8 @@ if TYPE_CHECKING:
 
 SPECS = (".yaml", ".yml")
 SCRIPTS = (".sh", ".bash")
+FLAGS = {"accelerators": "accelerator"}
+"""Field of a spec -> its flag, where the two names differ."""
 _HINT = "rota submit job.yaml, rota submit train.sh, or rota submit -- python train.py"
 
 
@@ -78,6 +81,9 @@ def submit(
     gpu_memory: Annotated[
         str | None, typer.Option("--gpu-memory", metavar="GIB", help="Maximum GPU memory on each GPU, such as 12 GiB.")
     ] = None,
+    tenant: Annotated[
+        str | None, typer.Option("--tenant", metavar="PATH", help="Tenant of the job, such as vision/pretraining.")
+    ] = None,
     env: Annotated[
         list[str] | None,
         typer.Option("--env", metavar="NAME[=VALUE]", help="Environment variable; NAME alone passes your value on. Repeatable."),
@@ -89,7 +95,7 @@ def submit(
     home: flag.Home = None,
     output: flag.Output = "table",
 ) -> None:
-    """Submit a job: a spec, a script, or a command after `--`. Flags override the spec.
+    """Submit a job: a spec, a script, or a command after `--`. Flags override the spec, which overrides configuration files.
 
     A command of one quoted argument with spaces runs through bash -c. A command of several arguments runs directly.
 
@@ -109,9 +115,14 @@ def submit(
         "progress": progress,
         "park": park,
         "gpu_memory": gpu_memory,
+        "tenant": tenant,
     }
-    flags: dict[str, Any] = {field: value for field, value in given.items() if value is not None}
-    if env:
+    usual = from_files(context)
+    defaults = {field: value for field, value in given.items() if value is not None and FLAGS.get(field, field) in usual}
+    flags: dict[str, Any] = {field: value for field, value in given.items() if value is not None and field not in defaults}
+    if env and "env" in usual:
+        spec["env"] = _with_default_env(spec.get("env"), env)
+    elif env:
         flags["env"] = _with_env(spec.get("env"), env)
     from rota.cli import job_text
     from rota.wire.client import connect
@@ -119,7 +130,7 @@ def submit(
     client = connect(home)
     client.on_retry = _note_retry()
     try:
-        row = client.submit_spec({**spec, **flags}, key=key or "")
+        row = client.submit_spec({**defaults, **spec, **flags}, key=key or "")
     except InputError as error:
         raise _located(error, tree, flags) from None
     if not job_text.data(shaped, [row], single=True):
@@ -161,6 +172,13 @@ def _with_env(before: Any, given: list[str]) -> dict[str, Any]:
         if not name:
             raise OptionError("has no name.", field="--env", value=each, hint="--env EPOCHS=90, or --env HF_TOKEN")
     return {**(before if isinstance(before, dict) else {}), **found}
+
+
+def _with_default_env(of_spec: Any, usual: list[str]) -> Any:
+    """Add the variables of a configuration file to those of the spec, which override them."""
+    if of_spec is not None and not isinstance(of_spec, dict | list):
+        return of_spec  # the scheduler refuses it
+    return {**_with_env(None, usual), **_with_env(of_spec, [])}
 
 
 def _plain(entry: "TreeEntry") -> Any:

@@ -15,7 +15,7 @@ from rota.errors import OptionError
 @with_live_setup
 def up(
     home: Annotated[
-        str | None, typer.Option("--home", help="Directory for the scheduler's state. Default: $ROTA_HOME, or ~/.rota.")
+        str | None, typer.Option("--home", help="Directory for the scheduler's state. Default: see rota config.")
     ] = None,
     pretend: Annotated[
         str | None,

@@ -54,7 +54,7 @@ _NAMES = {kind: frozenset(each.name for each in fields(kind)) for kind in _ROWS}
 
 
 def connect(home: Path | str | None = None) -> "Client":
-    """Return a client of the scheduler of this home; by default that of $ROTA_HOME, or ~/.rota."""
+    """Return a client of the scheduler of this home; by default that of $ROTA_HOME, of the configuration file, or ~/.rota."""
     url, token = read_address(home)
     return Client(url, token, home=str(home_folder(home)))
 
