@@ -37,6 +37,7 @@ COMMANDS = {
     "doctor": "doctor",
     "config": "config",
     "completion": "completion",
+    "slurm": "slurm",
     "help": "help",
 }
 """Command -> the file with a function of its name."""

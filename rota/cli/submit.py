@@ -21,7 +21,7 @@ if TYPE_CHECKING:
     from rota.wire.rows import JobRow
 
 SPECS = (".yaml", ".yml")
-SCRIPTS = (".sh", ".bash")
+SCRIPTS = (".sh", ".bash", ".sbatch", ".slurm", ".py")
 FLAGS = {"accelerators": "accelerator"}
 """Field of a spec -> its flag, where the two names differ."""
 _HINT = "rota submit job.yaml, rota submit train.sh, or rota submit -- python train.py"
@@ -42,7 +42,8 @@ COMMAND = Submit
 def submit(
     context: typer.Context,
     what: Annotated[
-        list[str] | None, typer.Argument(metavar="SPEC.yaml | SCRIPT.sh | -- CMD...", help="Spec, script or command to run.")
+        list[str] | None,
+        typer.Argument(metavar="SPEC.yaml | SCRIPT | -- CMD...", help="Spec, script (.sh, .py) or command to run."),
     ] = None,
     name: Annotated[str | None, typer.Option("--name", help="Job name. Default: the file's name, or the job's number.")] = None,
     gpus: Annotated[
@@ -97,6 +98,9 @@ def submit(
 ) -> None:
     """Submit a job: a spec, a script, or a command after `--`. Flags override the spec, which overrides configuration files.
 
+    #SBATCH and #ROTA lines of a script are read. A .py script runs with your Python. Words after a script are its arguments;
+    put `--` before the first if one starts with a dash.
+
     A command of one quoted argument with spaces runs through bash -c. A command of several arguments runs directly.
 
     Example: rota submit --gpus 2 -- python train.py --epochs 90
@@ -138,7 +142,10 @@ def submit(
 
 
 def _read_request(what: list[str], command: list[str] | None) -> "tuple[dict[str, Any], TreeEntry | None]":
-    """Return the spec as plain data, and its file; None if it was not read from a YAML file."""
+    """Return the spec as plain data, and its file; None if it was not read from a file."""
+    path = Path(what[0]) if what else Path()
+    if path.suffix.lower() in SCRIPTS:
+        return _read_script(path, [*what[1:], *(command or [])])
     if command is not None:
         if what:
             raise OptionError("a file and a command are two jobs.", field="submit", value=what[0], hint=_HINT)
@@ -149,18 +156,24 @@ def _read_request(what: list[str], command: list[str] | None) -> "tuple[dict[str
         raise OptionError("a command follows --.", field="submit", value=" ".join(what), hint=f"rota submit -- {' '.join(what)}")
     if not what:
         raise OptionError("there is nothing to run.", field="submit", hint=_HINT)
-    path = Path(what[0])
     if path.suffix.lower() in SPECS:
         from rota.files.tree import read_tree
 
         tree = read_tree(path, SpecError)
         plain: dict[str, Any] = {field: _plain(entry) for field, entry in tree.mapping().items()}
         return {"name": path.stem, **plain}, tree
-    if path.suffix.lower() in SCRIPTS:
-        if not path.is_file():
-            raise SpecError("there is no such script.", where=str(path), hint="check the path")
-        return {"name": path.stem, "run": ["bash", str(path)]}, None
-    raise OptionError("is neither a spec (.yaml) nor a script (.sh).", field="submit", value=what[0], hint=_HINT)
+    raise OptionError("is neither a spec (.yaml) nor a script (.sh, .py).", field="submit", value=what[0], hint=_HINT)
+
+
+def _read_script(path: Path, arguments: list[str]) -> "tuple[dict[str, Any], TreeEntry]":
+    """Return the spec of a script with these arguments, and the script. Print a note for each directive without effect."""
+    from rota.cli.job_text import clean
+    from rota.wire.script import read_script
+
+    script = read_script(path, arguments)
+    for note in script.notes:
+        sys.stderr.write(f"note: {clean(note)}\n")
+    return {field: _plain(entry) for field, entry in script.root.mapping().items()}, script.root
 
 
 def _with_env(before: Any, given: list[str]) -> dict[str, Any]:
