@@ -13,7 +13,7 @@ if TYPE_CHECKING:
     from rota.files.tree import TreeEntry
 
 ONE_CALL: Mapping[str, tuple[str, ...]] = {
-    "up": ("detach", "systemd", "adopt", "new-identity", "unset"),
+    "up": ("detach", "systemd", "system", "adopt", "new-identity", "unset"),
     "submit": ("key",),
 }
 """Command -> flags that are for one call, so that a default would be a mistake."""
