@@ -72,7 +72,7 @@ def open_folder(path: Path, *, create: bool = False, shared: bool = False, inste
                 facts = os.stat(name, dir_fd=here, follow_symlinks=False)
             if stat.S_ISLNK(facts.st_mode):
                 links += 1
-                if not _is_trusted(facts.st_uid):
+                if not trusts(facts.st_uid):
                     raise NotYours(
                         f"is a link that {_user(facts.st_uid)} made.", where=str(seen), hint=instead or "another folder"
                     )
@@ -103,7 +103,7 @@ def open_folder(path: Path, *, create: bool = False, shared: bool = False, inste
 def _check(descriptor: int, path: str, *, last: bool, instead: str) -> None:
     """Check an opened folder. `last` states that it is the requested folder, not one on the path to it."""
     facts = os.fstat(descriptor)
-    if facts.st_uid != os.geteuid() and (last or not _is_trusted(facts.st_uid)):
+    if facts.st_uid != os.geteuid() and (last or not trusts(facts.st_uid)):
         whose = f"belongs to {_user(facts.st_uid)}, not to {_user(os.geteuid())}."
         raise NotYours(whose, where=path, hint=instead or "another folder")
     sticky = facts.st_mode & stat.S_ISVTX and not last
@@ -123,7 +123,7 @@ def open_file(path: Path, flags: int = os.O_RDONLY, mode: int = 0o600) -> int:
         facts = os.fstat(descriptor)
         if not stat.S_ISREG(facts.st_mode):
             raise NotYours("is not a plain file.", where=str(path), hint=f"look at it, then rm {path}")
-        if not _is_trusted(facts.st_uid):
+        if not trusts(facts.st_uid):
             whose = f"belongs to {_user(facts.st_uid)}, not to {_user(os.geteuid())}."
             raise NotYours(whose, where=str(path), hint=f"look at it, then rm {path}")
         if others_write(facts, f"/proc/self/fd/{descriptor}"):
@@ -184,7 +184,7 @@ def file_system(path: Path) -> str:
     return found[-1].partition(" - ")[2].split()[0] if found else ""
 
 
-def _is_trusted(uid: int) -> bool:
+def trusts(uid: int) -> bool:
     """Return whether a user is root, this user, or the user that stands for root in a container."""
     return uid in (os.geteuid(), 0, _stand_in_for_root())
 

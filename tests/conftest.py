@@ -28,6 +28,9 @@ from tests.examples import DEFAULT
 for _variable in ("OMP_NUM_THREADS", "OPENBLAS_NUM_THREADS", "MKL_NUM_THREADS"):
     os.environ.setdefault(_variable, "1")
 
+# Configuration files of the person who runs the tests must not change what they test.
+os.environ["ROTA_CONFIG"] = os.devnull
+
 settings.register_profile("rota", DEFAULT)
 settings.load_profile("rota")
 

@@ -6,6 +6,7 @@ from typing import TYPE_CHECKING, Annotated
 import typer
 
 from rota.cli import common_flags as flag
+from rota.cli import completers
 from rota.errors import OptionError
 
 if TYPE_CHECKING:
@@ -13,7 +14,10 @@ if TYPE_CHECKING:
 
 
 def cancel(
-    jobs: Annotated[list[str] | None, typer.Argument(metavar="[JOB...]", help="Job ids or names.", show_default=False)] = None,
+    jobs: Annotated[
+        list[str] | None,
+        typer.Argument(metavar="[JOB...]", help="Job ids or names.", show_default=False, autocompletion=completers.jobs),
+    ] = None,
     everything: Annotated[bool, typer.Option("--all", help="Cancel every unfinished job of this scheduler.")] = False,
     home: flag.Home = None,
     output: flag.Output = "table",

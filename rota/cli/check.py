@@ -10,10 +10,12 @@ from rota.errors import InputError, RotaError
 
 
 def check(
-    files: Annotated[list[str], typer.Argument(help="Traces, rates, clusters, job specs, tenants or policies (./mine.py:Mine).")],
+    files: Annotated[
+        list[str], typer.Argument(help="Traces, rates, clusters, job specs, scripts, tenants or policies (./mine.py:Mine).")
+    ],
     output: flag.Output = "table",
 ) -> None:
-    """Check traces, tables of rates, clusters, job specs, tenants and policies as if they were used.
+    """Check traces, tables of rates, clusters, job specs, scripts, tenants and policies as if they were used.
 
     Example: rota check job.yaml cluster.yaml jobs.csv
     """

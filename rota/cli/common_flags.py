@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
+from rota.cli import completers
 from rota.errors import DEBUG, OptionError
 
 if TYPE_CHECKING:
@@ -34,12 +35,16 @@ def _debug(wanted: bool) -> None:
 
 
 Debug = Annotated[bool, typer.Option("--debug", callback=_debug, help="Show the traceback when a policy raises.")]
-Output = Annotated[str, typer.Option("-o", "--output", help="Output format: table, wide, json or csv.")]
-Home = Annotated[
-    str | None, typer.Option("--home", metavar="DIR", help="Directory of the scheduler's state. Default: $ROTA_HOME, or ~/.rota.")
+Output = Annotated[
+    str, typer.Option("-o", "--output", help="Output format: table, wide, json or csv.", autocompletion=completers.outputs)
 ]
-JobKey = Annotated[str, typer.Argument(metavar="JOB", help="Job id, name, or unambiguous beginning of a name.")]
-JobKeys = Annotated[list[str], typer.Argument(metavar="JOB...", help="Job ids or names.")]
+Home = Annotated[
+    str | None, typer.Option("--home", metavar="DIR", help="Directory of the scheduler's state. Default: see rota config.")
+]
+JobKey = Annotated[
+    str, typer.Argument(metavar="JOB", help="Job id, name, or unambiguous beginning of a name.", autocompletion=completers.jobs)
+]
+JobKeys = Annotated[list[str], typer.Argument(metavar="JOB...", help="Job ids or names.", autocompletion=completers.jobs)]
 InsecureRay = Annotated[
     bool, typer.Option("--insecure-ray", help="With --ray: accept a cluster without a token. Only for private test machines.")
 ]

@@ -5,15 +5,20 @@ from typing import Annotated, Any
 import typer
 
 from rota.cli import common_flags as flag
+from rota.cli import completers
 from rota.cli.output import say, say_notes, write_page
 from rota.cli.setup import with_setup
 
 
 @with_setup(without=("policy", "placer"), defaults={"trace": "demo"})
 def compare(
-    policies: Annotated[list[str], typer.Argument(help="Policies, as for sim --policy; A+B is policy A with placer B.")],
+    policies: Annotated[
+        list[str],
+        typer.Argument(help="Policies, as for sim --policy; A+B is policy A with placer B.", autocompletion=completers.policies),
+    ],
     placer: Annotated[
-        list[str] | None, typer.Option("--placer", help="Placers; every policy runs with each. Repeatable.")
+        list[str] | None,
+        typer.Option("--placer", help="Placers; every policy runs with each. Repeatable.", autocompletion=completers.placers),
     ] = None,
     seeds: Annotated[
         int,

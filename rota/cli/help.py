@@ -4,6 +4,8 @@ from typing import Annotated
 
 import typer
 
+from rota.cli import completers
+
 NEXT = """\
 Where to go from here:
 
@@ -16,7 +18,10 @@ Where to go from here:
 
 def help(
     topic: Annotated[
-        str | None, typer.Argument(metavar="[COMMAND|next]", help="Command, or `next` for where to go from here.")
+        str | None,
+        typer.Argument(
+            metavar="[COMMAND|next]", help="Command, or `next` for where to go from here.", autocompletion=completers.commands
+        ),
     ] = None,
 ) -> None:
     """Show the help of a command. `rota help next` shows where to go from here.

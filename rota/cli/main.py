@@ -11,6 +11,7 @@ from typing import Annotated, Any
 import typer
 
 from rota import __version__
+from rota.cli.completers import words_to_complete
 from rota.cli.quick import Quick, QuickGroup
 from rota.errors import DEBUG, AssumptionWarning, InputError, PolicyError, RotaError, UnreachableError
 
@@ -34,6 +35,9 @@ COMMANDS = {
     "demo": "demo",
     "check": "check",
     "doctor": "doctor",
+    "config": "config",
+    "completion": "completion",
+    "slurm": "slurm",
     "help": "help",
 }
 """Command -> the file with a function of its name."""
@@ -88,7 +92,7 @@ def main() -> None:
     """Run the command. Exit codes: 0 ok, 1 failed, 2 wrong usage, 3 no scheduler can be reached."""
     warnings.simplefilter("ignore", AssumptionWarning)  # the commands print assumptions as notes
     try:
-        code = make_app(sys.argv[1:])(standalone_mode=False, prog_name="rota")
+        code = make_app(sys.argv[1:] or words_to_complete())(standalone_mode=False, prog_name="rota")
         sys.exit(code if isinstance(code, int) else 0)
     except InputError as error:
         _fail(error.message, error.hint or "rota --help", 2, error)

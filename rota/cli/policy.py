@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 import typer
 
 from rota.cli import common_flags as flag
+from rota.cli import completers
 from rota.cli.output import say
 
 if TYPE_CHECKING:
@@ -32,7 +33,10 @@ def list_(output: flag.Output = "table") -> None:
 
 @app.command("show")
 def show(
-    name: Annotated[str, typer.Argument(help="Policy or placer, or ./mine.py:Mine.")], output: flag.Output = "table"
+    name: Annotated[
+        str, typer.Argument(help="Policy or placer, or ./mine.py:Mine.", autocompletion=completers.policies_and_placers)
+    ],
+    output: flag.Output = "table",
 ) -> None:
     """Show what a policy or placer does, and its options."""
     shaped = flag.shape(output)
@@ -69,7 +73,9 @@ def show(
 
 @app.command("check")
 def check(
-    name: Annotated[str, typer.Argument(help="Policy or placer, such as ./mine.py:Mine.")],
+    name: Annotated[
+        str, typer.Argument(help="Policy or placer, such as ./mine.py:Mine.", autocompletion=completers.policies_and_placers)
+    ],
     seeds: Annotated[
         int, typer.Option("--seeds", parser=flag.number("--seeds", whole=True), metavar="N", help="Number of random workloads.")
     ] = 20,
@@ -104,7 +110,12 @@ def check(
 
 @app.command("set")
 def set_(
-    name: Annotated[str, typer.Argument(help="Policy: NAME[:key=value,...], A+B for placer B, or ./mine.py:Mine.")],
+    name: Annotated[
+        str,
+        typer.Argument(
+            help="Policy: NAME[:key=value,...], A+B for placer B, or ./mine.py:Mine.", autocompletion=completers.policies
+        ),
+    ],
     home: flag.Home = None,
     output: flag.Output = "table",
 ) -> None:

@@ -4,10 +4,13 @@ The command-line library builds a validator for every flag and loads a large lib
 commands do. Text and switches need no validation, and our numbers have parsers of their own (`common_flags.number`).
 """
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
 from typing import Any
 
 from typer.core import TyperCommand, TyperGroup
+
+WITHOUT_DEFAULTS = ("help", "config")
+"""Commands that run even if a configuration file cannot be used: they help to correct it."""
 
 
 class Quick(TyperCommand):
@@ -30,6 +33,21 @@ class QuickGroup(TyperGroup):
     def parse_args(self, ctx: Any, args: list[str]) -> list[str]:
         _take_as_typed(self.get_params(ctx))
         return super().parse_args(ctx, args)
+
+    def resolve_command(self, ctx: Any, args: list[str]) -> Any:
+        """Find the command, and give its flags the defaults of the configuration files."""
+        name, command, rest = super().resolve_command(ctx, args)
+        known = command is not None and name is not None and name not in WITHOUT_DEFAULTS
+        if known and not ctx.resilient_parsing and not _asks_for_help(rest):
+            from rota.cli.config_defaults import default_map
+
+            ctx.default_map = {name: default_map(command, str(name))}
+        return name, command, rest
+
+
+def _asks_for_help(words: Sequence[str]) -> bool:
+    ours = words[: words.index("--")] if "--" in words else words
+    return "-h" in ours or "--help" in ours
 
 
 def name_values(command: Any) -> None:

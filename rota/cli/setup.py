@@ -8,6 +8,7 @@ from typing import Annotated, Any
 
 import typer
 
+from rota.cli.completers import FIELDS
 from rota.compose.live_fields import LIVE
 from rota.compose.study import read_field, study_fields, study_help
 from rota.errors import OptionError
@@ -23,7 +24,13 @@ def option(name: str) -> Any:
     def parse(text: Any) -> Any:
         return _parsed(name, metavar, text)
 
-    return typer.Option(_flag(name), parser=parse if metavar else None, metavar=metavar, help=study_help()[name][0])
+    return typer.Option(
+        _flag(name),
+        parser=parse if metavar else None,
+        metavar=metavar,
+        help=study_help()[name][0],
+        autocompletion=FIELDS.get(name),
+    )
 
 
 def _kind(name: str) -> Any:

@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 import typer
 
 from rota.cli import common_flags as flag
+from rota.cli.config_defaults import from_files
 from rota.cli.quick import Quick
 from rota.errors import InputError, OptionError, RotaError, SpecError
 from rota.model.counted import counted
@@ -20,7 +21,9 @@ if TYPE_CHECKING:
     from rota.wire.rows import JobRow
 
 SPECS = (".yaml", ".yml")
-SCRIPTS = (".sh", ".bash")
+SCRIPTS = (".sh", ".bash", ".sbatch", ".slurm", ".py")
+FLAGS = {"accelerators": "accelerator"}
+"""Field of a spec -> its flag, where the two names differ."""
 _HINT = "rota submit job.yaml, rota submit train.sh, or rota submit -- python train.py"
 
 
@@ -39,7 +42,8 @@ COMMAND = Submit
 def submit(
     context: typer.Context,
     what: Annotated[
-        list[str] | None, typer.Argument(metavar="SPEC.yaml | SCRIPT.sh | -- CMD...", help="Spec, script or command to run.")
+        list[str] | None,
+        typer.Argument(metavar="SPEC.yaml | SCRIPT | -- CMD...", help="Spec, script (.sh, .py) or command to run."),
     ] = None,
     name: Annotated[str | None, typer.Option("--name", help="Job name. Default: the file's name, or the job's number.")] = None,
     gpus: Annotated[
@@ -78,6 +82,9 @@ def submit(
     gpu_memory: Annotated[
         str | None, typer.Option("--gpu-memory", metavar="GIB", help="Maximum GPU memory on each GPU, such as 12 GiB.")
     ] = None,
+    tenant: Annotated[
+        str | None, typer.Option("--tenant", metavar="PATH", help="Tenant of the job, such as vision/pretraining.")
+    ] = None,
     env: Annotated[
         list[str] | None,
         typer.Option("--env", metavar="NAME[=VALUE]", help="Environment variable; NAME alone passes your value on. Repeatable."),
@@ -89,7 +96,10 @@ def submit(
     home: flag.Home = None,
     output: flag.Output = "table",
 ) -> None:
-    """Submit a job: a spec, a script, or a command after `--`. Flags override the spec.
+    """Submit a job: a spec, a script, or a command after `--`. Flags override the spec, which overrides configuration files.
+
+    #SBATCH and #ROTA lines of a script are read. A .py script runs with your Python. Words after a script are its arguments;
+    put `--` before the first if one starts with a dash.
 
     A command of one quoted argument with spaces runs through bash -c. A command of several arguments runs directly.
 
@@ -109,9 +119,14 @@ def submit(
         "progress": progress,
         "park": park,
         "gpu_memory": gpu_memory,
+        "tenant": tenant,
     }
-    flags: dict[str, Any] = {field: value for field, value in given.items() if value is not None}
-    if env:
+    usual = from_files(context)
+    defaults = {field: value for field, value in given.items() if value is not None and FLAGS.get(field, field) in usual}
+    flags: dict[str, Any] = {field: value for field, value in given.items() if value is not None and field not in defaults}
+    if env and "env" in usual:
+        spec["env"] = _with_default_env(spec.get("env"), env)
+    elif env:
         flags["env"] = _with_env(spec.get("env"), env)
     from rota.cli import job_text
     from rota.wire.client import connect
@@ -119,7 +134,7 @@ def submit(
     client = connect(home)
     client.on_retry = _note_retry()
     try:
-        row = client.submit_spec({**spec, **flags}, key=key or "")
+        row = client.submit_spec({**defaults, **spec, **flags}, key=key or "")
     except InputError as error:
         raise _located(error, tree, flags) from None
     if not job_text.data(shaped, [row], single=True):
@@ -127,7 +142,10 @@ def submit(
 
 
 def _read_request(what: list[str], command: list[str] | None) -> "tuple[dict[str, Any], TreeEntry | None]":
-    """Return the spec as plain data, and its file; None if it was not read from a YAML file."""
+    """Return the spec as plain data, and its file; None if it was not read from a file."""
+    path = Path(what[0]) if what else Path()
+    if path.suffix.lower() in SCRIPTS:
+        return _read_script(path, [*what[1:], *(command or [])])
     if command is not None:
         if what:
             raise OptionError("a file and a command are two jobs.", field="submit", value=what[0], hint=_HINT)
@@ -138,18 +156,24 @@ def _read_request(what: list[str], command: list[str] | None) -> "tuple[dict[str
         raise OptionError("a command follows --.", field="submit", value=" ".join(what), hint=f"rota submit -- {' '.join(what)}")
     if not what:
         raise OptionError("there is nothing to run.", field="submit", hint=_HINT)
-    path = Path(what[0])
     if path.suffix.lower() in SPECS:
         from rota.files.tree import read_tree
 
         tree = read_tree(path, SpecError)
         plain: dict[str, Any] = {field: _plain(entry) for field, entry in tree.mapping().items()}
         return {"name": path.stem, **plain}, tree
-    if path.suffix.lower() in SCRIPTS:
-        if not path.is_file():
-            raise SpecError("there is no such script.", where=str(path), hint="check the path")
-        return {"name": path.stem, "run": ["bash", str(path)]}, None
-    raise OptionError("is neither a spec (.yaml) nor a script (.sh).", field="submit", value=what[0], hint=_HINT)
+    raise OptionError("is neither a spec (.yaml) nor a script (.sh, .py).", field="submit", value=what[0], hint=_HINT)
+
+
+def _read_script(path: Path, arguments: list[str]) -> "tuple[dict[str, Any], TreeEntry]":
+    """Return the spec of a script with these arguments, and the script. Print a note for each directive without effect."""
+    from rota.cli.job_text import clean
+    from rota.wire.script import read_script
+
+    script = read_script(path, arguments)
+    for note in script.notes:
+        sys.stderr.write(f"note: {clean(note)}\n")
+    return {field: _plain(entry) for field, entry in script.root.mapping().items()}, script.root
 
 
 def _with_env(before: Any, given: list[str]) -> dict[str, Any]:
@@ -161,6 +185,13 @@ def _with_env(before: Any, given: list[str]) -> dict[str, Any]:
         if not name:
             raise OptionError("has no name.", field="--env", value=each, hint="--env EPOCHS=90, or --env HF_TOKEN")
     return {**(before if isinstance(before, dict) else {}), **found}
+
+
+def _with_default_env(of_spec: Any, usual: list[str]) -> Any:
+    """Add the variables of a configuration file to those of the spec, which override them."""
+    if of_spec is not None and not isinstance(of_spec, dict | list):
+        return of_spec  # the scheduler refuses it
+    return {**_with_env(None, usual), **_with_env(of_spec, [])}
 
 
 def _plain(entry: "TreeEntry") -> Any:

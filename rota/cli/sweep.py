@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 import typer
 
 from rota.cli import common_flags as flag
+from rota.cli import completers
 from rota.cli.cell_progress import cell_progress, note
 from rota.cli.output import note_shape, save, say
 from rota.cli.setup import with_setup
@@ -27,10 +28,15 @@ VARY = (
 
 @with_setup(without=("policy", "placer", "trace", "cluster"))
 def sweep(
-    policies: Annotated[list[str], typer.Argument(help="Policies, as for sim --policy; A+B is policy A with placer B.")],
+    policies: Annotated[
+        list[str],
+        typer.Argument(help="Policies, as for sim --policy; A+B is policy A with placer B.", autocompletion=completers.policies),
+    ],
     trace: Annotated[list[str] | None, typer.Option("--trace", help="Trace. Repeatable.")] = None,
     cluster: Annotated[list[str] | None, typer.Option("--cluster", help="Cluster. Repeatable.")] = None,
-    placer: Annotated[list[str] | None, typer.Option("--placer", help="Placer. Repeatable.")] = None,
+    placer: Annotated[
+        list[str] | None, typer.Option("--placer", help="Placer. Repeatable.", autocompletion=completers.placers)
+    ] = None,
     vary: Annotated[
         list[str] | None,
         typer.Option("--vary", metavar="NAME=A/B/C", help=VARY),

@@ -11,11 +11,13 @@ from rota.cli import common_flags as flag
 from rota.cli.setup import with_live_setup
 from rota.errors import OptionError
 
+SYSTEM_UNIT = "/etc/systemd/system/rota.service"
+
 
 @with_live_setup
 def up(
     home: Annotated[
-        str | None, typer.Option("--home", help="Directory for the scheduler's state. Default: $ROTA_HOME, or ~/.rota.")
+        str | None, typer.Option("--home", help="Directory for the scheduler's state. Default: see rota config.")
     ] = None,
     pretend: Annotated[
         str | None,
@@ -51,6 +53,9 @@ def up(
         str | None,
         typer.Option("--systemd", metavar="PATH", help="Write a systemd unit with these flags to PATH; start nothing."),
     ] = None,
+    system: Annotated[
+        bool, typer.Option("--system", help="With --systemd: write a unit of the system, not of your user.")
+    ] = False,
     log_mb: Annotated[
         float,
         typer.Option(
@@ -117,6 +122,8 @@ def up(
     place = home_folder(home)
     if whose := other_owner(place):
         raise OptionError(f"{whose}.", field="--home", hint="--home with a folder of yours")
+    if system and systemd is None:
+        raise OptionError("goes with --systemd.", field="--system", hint=f"rota up --systemd {SYSTEM_UNIT} --system")
     options = ServeOptions(
         home=place,
         pretend=pretend,
@@ -148,15 +155,16 @@ def up(
             check_texts(options)
         else:
             check_options(options, partial(typer.echo, err=True)).driver.close()
-        _elsewhere(place, systemd, shaped)
+        _elsewhere(place, systemd, shaped, system=system)
         return
     serve(options, typer.echo)
 
 
-def _elsewhere(home: Path, unit: str | None, shaped: str) -> None:
+def _elsewhere(home: Path, unit: str | None, shaped: str, *, system: bool) -> None:
     """Start the same command in the background, or write a systemd unit for it."""
     from rota.cli.output import say
-    from rota.server.background import address_of, start_in_background, systemd_unit
+    from rota.server.background import address_of, start_in_background
+    from rota.server.systemd_unit import system_unit, user_unit
 
     arguments = ["up", *_without(sys.argv[2:]), "--home", str(home)]
     if unit is None:
@@ -173,24 +181,27 @@ def _elsewhere(home: Path, unit: str | None, shaped: str) -> None:
             f"the folder {path.parent} does not exist.", field="--systemd", value=unit, hint=f"mkdir -p {path.parent}"
         )
     try:
-        path.write_text(systemd_unit(home, arguments, Path.cwd()), encoding="utf-8")
+        path.write_text((system_unit if system else user_unit)(home, arguments, Path.cwd()), encoding="utf-8")
     except OSError as problem:
         raise OptionError(f"cannot be written: {problem.strerror}.", field="--systemd", value=unit, hint="another path") from None
     if shaped in ("json", "csv"):
         say(shaped, value={"unit": str(path)}, rows=[{"unit": str(path)}])
+        return
+    if system:
+        typer.echo(f"Wrote {path}. Next, as root: systemctl daemon-reload && systemctl enable --now {path.name}")
         return
     typer.echo(f"Wrote {path}. Next: systemctl --user enable --now {path.name}")
     typer.echo("To keep it running after you log out, once: loginctl enable-linger")
 
 
 def _without(arguments: list[str]) -> list[str]:
-    """Return the arguments without --detach, --systemd, --home and -o."""
+    """Return the arguments without --detach, --systemd, --system, --home and -o."""
     kept, skip = [], False
     for word in arguments:
         if skip:
             skip = False
         elif word in ("--systemd", "--home", "-o", "--output"):
             skip = True
-        elif word != "--detach" and not word.startswith(("--systemd=", "--home=", "--output=", "-o")):
+        elif word not in ("--detach", "--system") and not word.startswith(("--systemd=", "--home=", "--output=", "-o")):
             kept.append(word)
     return kept

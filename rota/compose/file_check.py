@@ -1,4 +1,4 @@
-"""Check a file as if it were used, and describe it: a trace, rates, a cluster, a job spec, tenants or a policy."""
+"""Check a file as if it were used, and describe it: a trace, rates, a cluster, a job spec, a script, tenants or a policy."""
 
 import os
 import time
@@ -12,6 +12,7 @@ from rota.files.csv_table import read_table
 from rota.files.tree import TreeEntry, read_tree
 from rota.live.requests import to_job_spec
 from rota.model.counted import counted
+from rota.wire.script import SHELL_SCRIPTS, read_script
 from rota.wire.spec import Spec, spec_from
 from rota.wire.submission import Submission
 
@@ -31,6 +32,8 @@ def check_file(path: str) -> FileCheck:
     suffix = Path(path.partition(":")[0]).suffix.lower()
     if suffix == ".py":
         return _policy(path)
+    if suffix in SHELL_SCRIPTS:
+        return _job_spec(path, read_script(path).root)
     look: Callable[[str], FileCheck] = {".yaml": _yaml, ".yml": _yaml, ".json": _rates}.get(suffix, _table)
     return look(path)
 
@@ -56,6 +59,10 @@ def _yaml(path: str) -> FileCheck:
         return FileCheck(
             path, "tenants", f"{len(weights)} with weights from {min(weights.values()):g} to {max(weights.values()):g}"
         )
+    return _job_spec(path, root)
+
+
+def _job_spec(path: str, root: TreeEntry) -> FileCheck:
     spec = spec_from(root)
     _refuse_what_submit_refuses(spec, root)
     gpus = counted(spec.gpus, "GPU") if isinstance(spec.gpus, int | float) else f"{spec.gpus.min} to {spec.gpus.max} GPUs"

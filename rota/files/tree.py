@@ -155,8 +155,11 @@ def _with_unit(text: str, pattern: re.Pattern[str], units: dict[str, float]) -> 
 
 def read_tree(path: Path | str, error: type[InputError], *, instead: str = "") -> TreeEntry:
     """Read the only document of a YAML file."""
-    where = str(path)
-    text = read_text(path, error, instead)
+    return parse_tree(read_text(path, error, instead), str(path), error)
+
+
+def parse_tree(text: str, where: str, error: type[InputError]) -> TreeEntry:
+    """Parse the only document of a YAML text. `where` names its source."""
     if len(text) > MAX_BYTES:
         raise error(f"is more than {MAX_BYTES:,} characters.", where=where, hint="is it the right file?")
     try:

@@ -4,6 +4,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from zlib import crc32
 
+from rota.live.slurm_environment import slurm_sizes, slurm_variables
 from rota.model.commands import Launch, Resize
 from rota.wire.submission import Submission
 
@@ -55,12 +56,13 @@ def job_environment(command: Launch, job: Submission, place: GangPlace, home_id:
         "ROTA_FROM_STEP": f"{command.from_step:g}",
         "ROTA_HOST": place.host,
         **({"ROTA_NODE": place.node} if place.node else {}),
-        **{name: value for name, value in size_variables(command, place).items() if value is not None},
+        **slurm_variables(command, job, place),
+        **{name: value for name, value in size_variables(command, job, place).items() if value is not None},
     }
     return env
 
 
-def size_variables(command: Launch | Resize, place: GangPlace) -> dict[str, str | None]:
+def size_variables(command: Launch | Resize, job: Submission, place: GangPlace) -> dict[str, str | None]:
     """Return the variables with the size and place of a job; None for variables that must be removed, whatever the job's own
     values."""
     alone = len(command.gpus) == 1
@@ -72,4 +74,5 @@ def size_variables(command: Launch | Resize, place: GangPlace) -> dict[str, str 
         "WORLD_SIZE": "1" if alone else None,
         "RANK": "0" if alone else None,
         "LOCAL_RANK": "0" if alone else None,
+        **slurm_sizes(command, job, place),
     }

@@ -114,8 +114,8 @@ class LaunchOrders:
             return change
         gpus = [number for number in self.cuda_numbers(node, command.gpus.tolist()) if number is not None]
         place = GangPlace(host=node.facts.host, node=node.facts.name, gpus=gpus)
-        spec = self._context.submitted(command.job).spec
-        env = size_variables(command, place) | mps_environment(self._mps, gpus, spec.gpu_memory)
+        job = self._context.submitted(command.job)
+        env = size_variables(command, job, place) | mps_environment(self._mps, gpus, job.spec.gpu_memory)
         return replace(change, env=env, gpus_text=text)
 
 

@@ -1,4 +1,4 @@
-"""Schedulers without a terminal: start one in the background, stop the one of a home, or write a systemd unit."""
+"""Schedulers without a terminal: start one in the background, or stop the one of a home."""
 
 import contextlib
 import json
@@ -28,8 +28,6 @@ LOOK_SECONDS = 0.05
 HOLDING = ("starting", "running", "resizing", "suspending", "stopping")
 """Phases of jobs that have processes."""
 READY_SECONDS, STOP_SECONDS = 120.0, 60.0
-UNIT_FILES = "65536:524288"
-"""Soft and hard limit of open files of a scheduler under systemd; its jobs may raise theirs to the hard limit."""
 
 
 def start_in_background(home: Path, arguments: Sequence[str]) -> str:
@@ -121,40 +119,3 @@ def _another_leads(home: Path, pid: int) -> bool:
     with contextlib.suppress(OSError, ValueError):
         return bool(json.loads((home / ADDRESS_FILE).read_text(encoding="utf-8"))["pid"] != pid)
     return False
-
-
-def systemd_unit(home: Path, arguments: Sequence[str], folder: Path) -> str:
-    """Return a unit that runs `rota` with these arguments. Jobs are processes of the unit and outlive the scheduler, so limits of
-    the unit limit the jobs: OOMPolicy keeps the scheduler running when a job runs out of memory, and TasksMax does not limit the
-    number of processes."""
-    command = " ".join(_quoted(word) for word in (sys.executable, "-m", "rota", *arguments))
-    return f"""[Unit]
-Description=Rota scheduler, home {_escaped(str(home))}
-
-[Service]
-ExecStart={command}
-WorkingDirectory={_escaped(str(folder))}
-KillMode=process
-Restart=on-failure
-RestartSec=5
-LimitNOFILE={UNIT_FILES}
-TasksMax=infinity
-OOMPolicy=continue
-
-[Install]
-WantedBy=default.target
-"""
-
-
-def _quoted(word: str) -> str:
-    """Quote a word of a command for systemd."""
-    inner = _escaped(word).replace("\\", "\\\\").replace('"', '\\"').replace("$", "$$")
-    return inner if re.fullmatch(r"[\w./:=@,+%-]+", inner) else f'"{inner}"'
-
-
-def _escaped(text: str) -> str:
-    if not text.isprintable():
-        raise OptionError(
-            "contains a control character, which a unit cannot contain.", field="systemd", value=text, hint="another name"
-        )
-    return text.replace("%", "%%")

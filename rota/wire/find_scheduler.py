@@ -1,12 +1,14 @@
 """Which scheduler a command talks to: that of a home, of an address, or the one that all users of this machine share."""
 
 import os
+from collections.abc import Sequence
 from pathlib import Path
 from typing import NamedTuple
 
 from rota.errors import InputError, NotRunningError, OptionError
 from rota.folders import open_file
 from rota.wire.address import read_address
+from rota.wire.config_file import client_setting
 from rota.wire.home import home_folder
 
 SHARED_SOCKET = "/run/rota/rota.sock"
@@ -30,10 +32,12 @@ class SchedulerAddress(NamedTuple):
 
 
 def find_scheduler(home: Path | str | None = None) -> SchedulerAddress:
-    """Return the scheduler of a named home, else of $ROTA_ADDRESS, else of $ROTA_HOME or ~/.rota, else the shared one of this
-    machine. Raise NotRunningError if there is none."""
+    """Return the scheduler of a named home, else of $ROTA_ADDRESS, else of $ROTA_HOME, else of the configuration file, else of
+    ~/.rota, else the shared one of this machine. Raise NotRunningError if there is none."""
     if home is None and os.environ.get(ADDRESS):
-        return _given(os.environ[ADDRESS])
+        return _given(ADDRESS, os.environ[ADDRESS].split(","))
+    if home is None and not os.environ.get("ROTA_HOME") and (addresses := client_setting("address")):
+        return _given("address", addresses)
     try:
         url, token = read_address(home)
     except NotRunningError:
@@ -43,14 +47,15 @@ def find_scheduler(home: Path | str | None = None) -> SchedulerAddress:
     return SchedulerAddress((url,), token, str(home_folder(home)))
 
 
-def _given(addresses: str) -> SchedulerAddress:
-    urls = tuple(each.strip() for each in addresses.split(",") if each.strip())
+def _given(source: str, addresses: Sequence[str]) -> SchedulerAddress:
+    """Return the scheduler at one of these addresses. `source`: the variable or the setting that names them."""
+    urls = tuple(each.strip() for each in addresses if each.strip())
     for url in urls:
         if not url.startswith(("http://", "https://", "unix:")):
-            hint = f"{ADDRESS}=https://gpu1.example:7070"
-            raise OptionError("is not the address of a scheduler.", field=ADDRESS, value=url, hint=hint)
-    path = os.environ.get(TOKEN_FILE)
-    return SchedulerAddress(urls, _token_in(Path(path).expanduser()) if path else None, None, os.environ.get(CA_FILE))
+            raise OptionError("is not the address of a scheduler.", field=source, value=url, hint="https://gpu1.example:7070")
+    path = os.environ.get(TOKEN_FILE) or client_setting("token_file")
+    ca_file = os.environ.get(CA_FILE) or client_setting("ca_file")
+    return SchedulerAddress(urls, _token_in(Path(path).expanduser()) if path else None, None, ca_file)
 
 
 def _token_in(path: Path) -> str:

@@ -7,6 +7,8 @@ import os
 import pwd
 from pathlib import Path
 
+from rota.wire.config_file import client_setting
+
 ADDRESS_FILE = "daemon.json"
 TOKEN_FILE = "token"
 LOCK_FILE = "daemon.lock"
@@ -19,8 +21,8 @@ _PRIVATE = (ADDRESS_FILE, TOKEN_FILE, LOCK_FILE, "journal.sqlite", "journal.json
 
 
 def home_folder(home: Path | str | None = None) -> Path:
-    """Return the folder of a scheduler's state: the named one, or $ROTA_HOME, or ~/.rota."""
-    return Path(home or os.environ.get("ROTA_HOME") or "~/.rota").expanduser().absolute()
+    """Return the folder of a scheduler's state: the named one, or $ROTA_HOME, or that of the configuration file, or ~/.rota."""
+    return Path(home or os.environ.get("ROTA_HOME") or client_setting("home") or "~/.rota").expanduser().absolute()
 
 
 def other_owner(folder: Path) -> str:

@@ -7,7 +7,7 @@ import re
 from collections.abc import Iterable, Mapping
 from datetime import UTC, datetime
 from pathlib import Path
-from typing import Annotated, Any
+from typing import Annotated, Any, Literal
 
 from pydantic import (
     AfterValidator,
@@ -71,6 +71,7 @@ EXAMPLES: Mapping[str, str] = {
     "retries": "retries: 3",
     "workdir": "workdir: /srv/train",
     "env": "env: {EPOCHS: 90, HF_TOKEN: }",
+    "compat": "compat: slurm",
 }
 """Field -> a correct line of a spec."""
 
@@ -279,6 +280,9 @@ class Spec(_Strict):
     env: Annotated[Mapping[str, str | int | float | None], BeforeValidator(_variables)] = Field(
         default_factory=dict,
         description="Environment variables. A variable without a value is passed on from the submitting process.",
+    )
+    compat: Literal["slurm"] | None = Field(
+        None, description="`slurm`: the job gets Slurm's variables too, such as SLURM_JOB_ID. Default: only Rota's."
     )
 
     @property

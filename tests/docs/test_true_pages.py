@@ -1,7 +1,11 @@
 """The front pages are true: their examples work, and what they list as missing is missing."""
 
 import inspect
+import json
+import os
 import re
+import subprocess
+import sys
 from pathlib import Path
 
 import pytest
@@ -29,6 +33,9 @@ EXAMPLES = [
     (page.stem, number, text) for page in sorted(DOCS.glob("*.md")) for number, text in enumerate(YAML.findall(page.read_text()))
 ]
 
+CONFIGURATION = "configuration"
+"""Page whose example is no file for `rota check`."""
+
 MISSING = {
     "no accounts or quotas": {"account", "accounts", "quota", "quotas", "qos"},
     "no dependencies between jobs, job arrays, time limits or notifications": {
@@ -50,7 +57,10 @@ def text_of(name: str) -> str:
     return re.sub(r"\s+", " ", (ROOT / name).read_text(encoding="utf-8").replace("**", ""))
 
 
-@pytest.mark.parametrize(("page", "number", "text"), EXAMPLES, ids=[f"{page}-{number}" for page, number, _ in EXAMPLES])
+@pytest.mark.parametrize(
+    ("page", "number", "text"),
+    [pytest.param(*each, id=f"{each[0]}-{each[1]}") for each in EXAMPLES if each[0] != CONFIGURATION],
+)
 def test_an_example_in_yaml_can_be_used(
     page: str, number: int, text: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -60,6 +70,16 @@ def test_an_example_in_yaml_can_be_used(
     part = not re.search(r"^(?:run|nodes|[\w-]+: *\{weight)", text, re.MULTILINE)
     (tmp_path / "example.yaml").write_text("run: train\n" + text if part else text)
     assert check_file("example.yaml").kind in ("job spec", "cluster", "tenants")
+
+
+def test_the_example_of_a_configuration_file_can_be_used(tmp_path: Path) -> None:
+    (text,) = [text for page, _, text in EXAMPLES if page == CONFIGURATION]
+    (tmp_path / "config.yaml").write_text(text)
+    words = [sys.executable, "-m", "rota", "config", "-o", "json"]
+    env = {**os.environ, "ROTA_CONFIG": str(tmp_path / "config.yaml")}
+    done = subprocess.run(words, env=env, capture_output=True, text=True)
+    assert done.returncode == 0, done.stderr
+    assert {each["setting"] for each in json.loads(done.stdout)["settings"]} >= {"home", "submit.tenant", "policy.list.output"}
 
 
 def test_the_example_of_the_spec_has_every_field_of_a_kind() -> None:

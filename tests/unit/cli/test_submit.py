@@ -1,11 +1,14 @@
 """`rota submit`, against a real server with a daemon in memory."""
 
 import json
+import sys
 from pathlib import Path
 
 import pytest
 
+from rota.cli.main import COMMANDS
 from rota.wire.client import PASSED_ON
+from rota.wire.spec import SET_BY_ROTA
 from tests.unit.cli.conftest import Rota
 from tests.unit.server.standin import Served
 
@@ -59,6 +62,41 @@ def test_a_script(served: Served, rota: Rota) -> None:
     Path("unnamed.yaml").write_text("run: x\n")
     assert rota("submit", "unnamed.yaml", "--name", "other")[0] == 0
     assert served.daemon.rows[2].name == "other"
+
+
+def test_a_script_with_directives_and_arguments(served: Served, rota: Rota) -> None:
+    Path("train.sh").write_text("#!/bin/bash\n#SBATCH --gpus=4 --job-name=net\n#SBATCH --mem=8G\n#ROTA weight: 2\necho $1\n")
+    code, out, err = rota("submit", "train.sh", "90", "--gpus", "2", "--", "--lr", "0.1")
+    assert code == 0 and out.startswith("Job 1  net   2 GPUs")
+    assert err == "note: train.sh:3  --mem: ignored. Rota does not limit host memory.\n"
+    spec = served.daemon.sent[1][0]
+    assert spec.run == ["bash", "train.sh", "90", "--lr", "0.1"] and (spec.gpus, spec.weight) == (2, 2)
+    code, out, err = rota("submit", "train.sh", "-o", "json")
+    assert json.loads(out)["gpus"] == 4 and "note: " in err
+    Path("train.sh").write_text("#SBATCH --array=0-9\n")
+    code, out, err = rota("submit", "train.sh")
+    assert (code, out) == (2, "") and err.startswith("train.sh:1  --array: '0-9' — cannot be honoured") and "Try: " in err
+    Path("train.sh").write_text("#\n#SBATCH --gpus=99\n")
+    assert "train.sh:2  gpus: 99 — UNSATISFIABLE" in rota("submit", "train.sh")[2]
+    assert len(served.daemon.rows) == 2
+
+
+def test_a_python_script(served: Served, rota: Rota, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("VIRTUAL_ENV", sys.prefix)
+    Path("train.py").write_text("print('trains')\n")
+    assert rota("submit", "train.py", "--gpus", "1", "--", "--epochs", "3")[0] == 0
+    spec = served.daemon.sent[1][0]
+    assert spec.run == [str(Path(sys.prefix) / "bin/python"), "train.py", "--epochs", "3"] and spec.name == "train"
+    assert rota("submit", "nowhere.py")[2].startswith("nowhere.py — there is no such script.")
+
+
+def test_the_map_from_slurm_names_what_exists(rota: Rota) -> None:
+    rows = json.loads(rota("slurm", "-o", "json")[1])
+    commands = [each["rota"].split() for each in rows if each["kind"] == "command"]
+    assert len(commands) > 10 and all(words[0] == "rota" and words[1] in COMMANDS for words in commands)
+    assert {each["rota"] for each in rows if each["kind"] == "variable"} <= set(SET_BY_ROTA)
+    text = rota("slurm")[1]
+    assert all(each["slurm"] in text and each["rota"] in text for each in rows)
 
 
 def test_the_home_is_part_of_the_commands_to_type_next(served: Served, rota: Rota, monkeypatch: pytest.MonkeyPatch) -> None:

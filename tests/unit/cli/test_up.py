@@ -85,3 +85,14 @@ def test_a_shape_is_for_starts_that_return(rota: Rota, tmp_path: Path) -> None:
     unit = tmp_path / "rota.service"
     code, out, _ = rota("up", "--home", str(tmp_path / "home"), "--pretend", "1xV100", "--systemd", str(unit), "-o", "json")
     assert code == 0 and json.loads(out) == {"unit": str(unit)} and " -o" not in unit.read_text()
+
+
+def test_a_unit_of_the_system(rota: Rota, tmp_path: Path) -> None:
+    unit = tmp_path / "rota.service"
+    up = ("up", "--home", str(tmp_path / "home"), "--pretend", "1xV100")
+    code, out, err = rota(*up, "--systemd", str(unit), "--system")
+    assert (code, err) == (0, "") and "systemctl daemon-reload && systemctl enable --now rota.service" in out
+    text = unit.read_text()
+    assert "WantedBy=multi-user.target" in text and "--system" not in text and " up --pretend 1xV100 --home " in text
+    code, out, err = rota(*up, "--system")
+    assert code == 2 and "--system — goes with --systemd." in err and not (tmp_path / "home").exists()
