@@ -21,12 +21,13 @@ from pathlib import Path
 from rota.core.fold.configured import Configured, CoreEvent
 from rota.errors import BusyError, ConflictError, OptionError, RotaError, TacticError
 from rota.live.clock import Clock
-from rota.live.cluster_changes import ClusterChanges, Devices, NamedNode, device_of, named_nodes, never_run, pretend_devices
+from rota.live.cluster_changes import ClusterChanges, device_of, named_nodes, never_run
 from rota.live.driver_protocol import DriverCommand, DriverContext, DriverProtocol
 from rota.live.find_record import find_record, unknown_job
-from rota.live.history import JobHistory, JobRecord
+from rota.live.history import JobHistory
 from rota.live.home_id import home_id
-from rota.live.home_setup import HomeSetup
+from rota.live.home_setup import HomeSetup, known_devices
+from rota.live.job_record import JobRecord
 from rota.live.journal import AskedAbout, Journal
 from rota.live.journal_place import find_journal, open_journal
 from rota.live.journal_store import JournalFull, JournalUnavailable, LeadershipLost
@@ -38,6 +39,7 @@ from rota.live.policy_change import try_policy
 from rota.live.policy_client import PolicyClient
 from rota.live.possible import check_memory, check_options
 from rota.live.queued_requests import Cancel, Item, KnownJobAgain, NewJob, SetPolicy, Together, one_by_one
+from rota.live.read_past import event_rows, open_past, usage_report
 from rota.live.ready_row import journal_problem, ready_row
 from rota.live.recovery import Make, lost_with_their_files, recover
 from rota.live.requests import shown_spec, to_job_spec
@@ -54,7 +56,19 @@ from rota.model.reasons import Reason
 from rota.model.units import FOREVER
 from rota.park.park_method import STAY, can_sleep, park_or_stay
 from rota.wire.job_filter import UNFINISHED, JobFilter
-from rota.wire.rows import CancelRow, JobRow, LogChunk, NodeRow, PageRow, ReadyRow, StatusRow, TakenRow, WhyRow
+from rota.wire.rows import (
+    CancelRow,
+    EventRow,
+    JobRow,
+    LogChunk,
+    NodeRow,
+    PageRow,
+    ReadyRow,
+    StatusRow,
+    TakenRow,
+    UsageReportRow,
+    WhyRow,
+)
 from rota.wire.spec import Spec
 from rota.wire.submission import Submission, naming
 
@@ -106,7 +120,7 @@ class Daemon:
         self.journal = journal if journal is not None else open_journal(find_journal(home), codec)
         before = self.journal.setup()
         there = named_nodes(driver.discover_cluster(), driver.devices())
-        self.setup = setup.with_devices(_known_devices(before if self.journal.last else None, there))
+        self.setup = setup.with_devices(known_devices(before if self.journal.last else None, there))
         """The wanted setup. While it differs from that of the scheduler, the next turn folds it."""
         self._upkeep = JournalUpkeep(self.journal, lambda: self.scheduler.snapshot(self._words))
         # While nothing has happened, the setup of an earlier start does not count.
@@ -233,9 +247,9 @@ class Daemon:
             asked = None if cycle.call_jobs is None else AskedAbout(cycle.decision, cycle.call_jobs)
             self.scheduler.fold(now, events)
             decided = self._decide()
-            self.history.note(events, before, cancelling, lives, state, statuses)
-        changed = self.history.take_changed()
-        self._durably(lambda: self.journal.append(now, events, decided, changed, asked))
+            self.history.note(events, before, cancelling, lives, state, statuses, decided)
+        noted = self.history.take_noted()
+        self._durably(lambda: self.journal.append(now, events, decided, noted, asked))
         with self._lock:
             commands = self.scheduler.commit(decided)
         _set_results(answered)
@@ -520,6 +534,16 @@ class Daemon:
         named = [replace(each, sentence=f"{each.sentence} {late}") if each.code == STARTING else each for each in found.reasons]
         return replace(found, reasons=named) if late else found
 
+    def events(self, job: int) -> list[EventRow]:
+        """Return the events of a job, the oldest first."""
+        with open_past(self.home, self._words) as journal:
+            return event_rows(journal, self.history.records[job])
+
+    def report(self, by: str, days: int) -> UsageReportRow:
+        """Return the usage of the last days in UTC, today included, by user, tenant, type or day."""
+        with open_past(self.home, self._words) as journal:
+            return usage_report(journal, by, days, self.clock())
+
     def logs(self, job: int, offset: int, limit: int, tail: int | None = None) -> LogChunk:
         """Return a piece of a job's output: from an offset, or with `tail` its last lines."""
         with self._lock:
@@ -562,15 +586,3 @@ def _set_results(answered: "list[tuple[Future[int], int]]") -> None:
 
 def _full(home: Path) -> str:
     return f"the disk of {home} is full: no job is taken or started until there is room"
-
-
-def _known_devices(before: HomeSetup | None, there: Sequence[NamedNode]) -> tuple[Devices, ...]:
-    """Return the names of the GPUs that the home knows. Real GPUs of an earlier version have no names. They count as the same
-    GPUs if their types and numbers are the same."""
-    if before is not None and before.devices:
-        return before.devices
-    if before is not None:
-        nodes = [(node.accelerator, node.gpus) for node in before.cluster.nodes]
-        if nodes != [(each.node.accelerator, each.node.gpus) for each in there]:
-            return pretend_devices(before.cluster)
-    return tuple(each.devices for each in there)

@@ -257,6 +257,8 @@ class NodeLeft:
 class CancelRequested:
     job: int
     at_s: float
+    by: str | None = None
+    """User who asked; None if unknown."""
 
 
 @plain_value
@@ -266,6 +268,8 @@ class HoldRequested:
     job: int
     at_s: float
     held: bool = True
+    by: str | None = None
+    """User who asked; None if unknown."""
 
 
 @value

@@ -6,7 +6,7 @@ Calls to the daemon may wait for its lock, so they run in threads. Waiting for c
 from collections.abc import Callable, Collection, Mapping, Sequence
 from dataclasses import dataclass
 from http import HTTPStatus
-from typing import Annotated, Protocol
+from typing import Annotated, Literal, Protocol
 
 from anyio import to_thread
 from fastapi import APIRouter, Depends, FastAPI, Query, Request
@@ -32,8 +32,20 @@ from rota.server.bodies import (
 from rota.server.changes import MAX_WAIT_SECONDS, ChangeFeed, ChangeSource
 from rota.server.description import body_of, describe, problems
 from rota.server.readiness import Readiness
-from rota.wire.job_filter import MAX_JOBS, PAGE_JOBS, UNFINISHED, JobFilter
-from rota.wire.rows import CancelRow, JobRow, LogChunk, NodeRow, PageRow, ReadyRow, StatusRow, TakenRow, WhyRow
+from rota.wire.job_filter import MAX_DAYS, MAX_JOBS, PAGE_JOBS, UNFINISHED, JobFilter
+from rota.wire.rows import (
+    CancelRow,
+    EventRow,
+    JobRow,
+    LogChunk,
+    NodeRow,
+    PageRow,
+    ReadyRow,
+    StatusRow,
+    TakenRow,
+    UsageReportRow,
+    WhyRow,
+)
 from rota.wire.spec import Spec
 from rota.wire.submission import Submission
 
@@ -59,6 +71,8 @@ Limit = Annotated[int, Query(ge=1, le=MAX_PIECE_BYTES, description="Maximum numb
 Tail = Annotated[
     int | None, Query(ge=0, le=_MAX_INTEGER, description="Return the last N lines instead of starting at an offset.")
 ]
+By = Annotated[Literal["user", "tenant", "type", "day"], Query(description="What to group by.")]
+Days = Annotated[int, Query(ge=1, le=MAX_DAYS, description="Number of days in UTC, today included.")]
 Seen = Annotated[int, Query(ge=0, le=_MAX_INTEGER, description="Number of changes that the client has seen.")]
 Timeout = Annotated[float, Query(ge=0, allow_inf_nan=False, description=f"Longest wait, in s; at most {MAX_WAIT_SECONDS:g}.")]
 
@@ -90,6 +104,8 @@ class ServedDaemon(ChangeSource, Protocol):
     def page(self, wanted: JobFilter = UNFINISHED) -> PageRow: ...
     def job(self, key: str, alone: bool = False) -> JobRow: ...
     def why(self, job: int) -> WhyRow: ...
+    def events(self, job: int) -> list[EventRow]: ...
+    def report(self, by: str, days: int) -> UsageReportRow: ...
     def logs(self, job: int, offset: int, limit: int, tail: int | None = None) -> LogChunk: ...
     def status(self) -> StatusRow: ...
     def nodes(self) -> list[NodeRow]: ...
@@ -218,6 +234,11 @@ def _router(daemon: ServedDaemon, changes: ChangeFeed) -> APIRouter:
         """Return why a job is not running."""
         return JsonAnswer(daemon.why(found(key).id))
 
+    @api.get("/jobs/{key:path}/events", response_model=list[EventRow], responses=_OF_A_JOB)
+    def events(key: str) -> JsonAnswer:
+        """Return the events of a job, the oldest first: what happened, who asked for it, and why."""
+        return JsonAnswer(daemon.events(found(key).id))
+
     @api.get("/jobs/{key:path}/logs", response_model=LogChunk, responses=_OF_A_JOB)
     def logs(key: str, offset: Offset = 0, limit: Limit = 65_536, tail: Tail = None) -> JsonAnswer:
         """Return a piece of a job's output."""
@@ -232,6 +253,11 @@ def _router(daemon: ServedDaemon, changes: ChangeFeed) -> APIRouter:
     def job(key: str, alone: Alone = False) -> JsonAnswer:
         """Return one job."""
         return JsonAnswer(found(key, alone))
+
+    @api.get("/report", response_model=UsageReportRow)
+    def report(by: By = "user", days: Days = 7) -> JsonAnswer:
+        """Return GPU-seconds, normalised work, counts of jobs and lost work, in groups."""
+        return JsonAnswer(daemon.report(by, days))
 
     @api.get("/status", response_model=StatusRow)
     def status() -> JsonAnswer:

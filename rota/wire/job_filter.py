@@ -9,6 +9,8 @@ MAX_JOBS = 10_000
 """Maximum number of jobs in one response."""
 MAX_TOGETHER = 10_000
 """Maximum number of jobs in one request that submits or cancels several."""
+MAX_DAYS = 3660
+"""Maximum number of days in a report or an export."""
 SUSPENDED = ("parked", "checkpointed")
 
 

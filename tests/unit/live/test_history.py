@@ -6,7 +6,10 @@ import pytest
 
 from rota.agent.attempt_files import AttemptStatus
 from rota.agent.pace import Pace
-from rota.live.history import _UNSAVED, JobRecord, _how, _parking, _quiet_seconds, step_rate
+from rota.live.attempt_rate import quiet_seconds, step_rate
+from rota.live.history import _how
+from rota.live.job_record import UNSAVED, JobRecord
+from rota.live.parking_text import parking_of
 from rota.wire.spec import Spec
 from rota.wire.submission import Submission, encode_submission
 
@@ -50,15 +53,15 @@ def test_how_it_left(part: AttemptStatus, said: str) -> None:
         ("sleep", "node: later", True, "sleep: so it is"),
         ("exit", "node: later", True, "exit: so it is"),
         ("exit", "node: later", False, "stay: it does not save its state, and can't be parked: so it is"),
-        ("exit", f"node: {_UNSAVED}", True, f"stay: {_UNSAVED}"),
-        ("sleep", f"stay: {_UNSAVED}", True, f"sleep: {_UNSAVED}"),
+        ("exit", f"node: {UNSAVED}", True, f"stay: {UNSAVED}"),
+        ("sleep", f"stay: {UNSAVED}", True, f"sleep: {UNSAVED}"),
     ],
 )
 def test_how_it_is_parked_is_what_its_node_found(way: str, before: str, saves: bool, said: str) -> None:
     spec = Spec.model_validate({"run": ["x"], "checkpoint": {"saves": saves}})
     record = JobRecord(1, Submission(spec, "me", "/", {}), 0.0, parking=before)
     part = left(None, 0, 0)._replace(park_method=way, park_reason="so it is")
-    assert _parking(record, part) == said
+    assert parking_of(record, part) == said
 
 
 def running(done: float, stepped_s: float, paced: tuple[float, float] | None, **changes: Any) -> AttemptStatus:
@@ -92,8 +95,8 @@ def test_a_job_that_stalls_becomes_slower() -> None:
 
 def test_what_it_has_done_since_its_last_report_is_no_longer_left() -> None:
     part = running(501, 70.0, (60.0, 1.0))
-    assert _quiet_seconds(part, 72.0) == pytest.approx(2.0)
-    assert _quiet_seconds(part, 160.0) == 0.0 == _quiet_seconds(None, 160.0), "one that stalls does nothing"
+    assert quiet_seconds(part, 72.0) == pytest.approx(2.0)
+    assert quiet_seconds(part, 160.0) == 0.0 == quiet_seconds(None, 160.0), "one that stalls does nothing"
 
 
 def test_an_empty_text_of_an_earlier_version_is_none() -> None:
@@ -102,5 +105,5 @@ def test_an_empty_text_of_an_earlier_version_is_none() -> None:
     record = JobRecord.of(3, sent, written)
     assert (record.name, record.phase, record.problem, record.parking_problem) == ("job-3", "running", None, None)
     before = "sleep: it was told to stop and left without saving, so where it can't be parked it is left running from now on"
-    assert JobRecord.of(3, sent, written | {"parking": before}).parking == f"sleep: {_UNSAVED}"
+    assert JobRecord.of(3, sent, written | {"parking": before}).parking == f"sleep: {UNSAVED}"
     assert record.steps_problem == "it reported 9" and JobRecord.of(3, sent, record.to_plain()) == record
