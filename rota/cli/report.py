@@ -7,7 +7,7 @@ import typer
 
 from rota.cli import common_flags as flag
 from rota.errors import OptionError
-from rota.wire.job_filter import MAX_DAYS
+from rota.wire.job_filter import whole_days
 
 if TYPE_CHECKING:
     from rota.wire.rows import UsageGroupRow, UsageReportRow
@@ -33,7 +33,7 @@ def report(
     shaped = flag.shape(output)
     if by not in GROUPS:
         raise OptionError("is not a group.", field="--by", value=by, hint=f"--by {', '.join(GROUPS)}")
-    wanted = days(last)
+    wanted = whole_days(last, "--last", "7d, or --last 4w")
     from rota.cli import job_text
     from rota.cli.offline import connect_or_read
 
@@ -51,16 +51,6 @@ def report(
         say("csv", rows=rows, heads=[by, *names[1:]])
     else:
         job_text.say("\n".join(_table(found, wide=shaped == "wide")))
-
-
-def days(text: str) -> int:
-    """Return a number of days from a text like `7d` or `2w`."""
-    number, unit = text[:-1], text[-1:]
-    sizes = {"d": 1, "w": 7}
-    if unit in sizes and number.isascii() and number.isdigit() and 1 <= int(number) * sizes[unit] <= MAX_DAYS:
-        return int(number) * sizes[unit]
-    problem = f"is not a number of days from 1 to {MAX_DAYS:,}."
-    raise OptionError(problem, field="--last", value=text, hint="--last 7d, or --last 4w")
 
 
 def _table(found: "UsageReportRow", *, wide: bool) -> list[str]:

@@ -35,6 +35,7 @@ from rota.live.listing import by_number, page_of
 from rota.live.log_chunks import log_chunk
 from rota.live.node_log import NodeLog
 from rota.live.node_rows import node_rows
+from rota.live.old_jobs import OldJobs
 from rota.live.policy_change import try_policy
 from rota.live.policy_client import PolicyClient
 from rota.live.possible import check_memory, check_options
@@ -99,10 +100,11 @@ class Daemon:
         on_failure: Callable[[BaseException], None] = lambda problem: None,
         tell: Callable[[str], None] = lambda line: None,
         journal: Journal | None = None,
+        keep_seconds: float = FOREVER,
     ) -> None:
         """`worker`: the command that starts the process of a policy; `setup`: the wanted setup, without the names of GPUs;
         `with_policy`: the same with another policy and placer; `tell`: takes lines for the operator; `journal`: by default that
-        of this home."""
+        of this home; `keep_seconds`: how long ended jobs are kept."""
         self.home, self._words, self.driver = home, codec, driver
         self._worker, self._with_policy = worker, with_policy
         self._on_failure, self._tell = on_failure, tell
@@ -129,6 +131,7 @@ class Daemon:
         """Whether the journal is to keep the setup for its next entry, or already keeps one there."""
         for job, submitted, record in self.journal.jobs():
             self.history.restore(JobRecord.of(job, submitted, record))
+        self._old_jobs = OldJobs(home, self.journal, self.history, self._lock, keep_seconds)
         devices = dict(enumerate(self.setup.devices))
         self._machines = driver.discover_cluster()
         self._cluster = ClusterChanges(scheduler.state, devices, there, nodes_can_leave=driver.nodes_can_leave)
@@ -199,6 +202,7 @@ class Daemon:
             while not self._stopping:
                 self._check_disk()
                 self._turn(self._wait())
+                self._old_jobs.remove(self.clock())
         except (LeadershipLost, JournalUnavailable) as problem:  # expected, so no traceback
             self._on_failure(problem)
         except BaseException as problem:

@@ -58,6 +58,16 @@ class JobHistory:
         self._added.add(record.id)
         self._notes.submitted(record)
 
+    def ended_before(self, until_s: float) -> list[int]:
+        """Return the jobs that ended before an instant, in order of submission."""
+        return [job for job, each in self.records.items() if each.ended and each.ended_s is not None and each.ended_s < until_s]
+
+    def forget(self, jobs: Iterable[int]) -> None:
+        """Forget ended jobs."""
+        for job in jobs:
+            self.keys.forget(self.records.pop(job).submitted)
+            self._rows.pop(job, None)
+
     def take_noted(self) -> Noted:
         """Return what has changed since the last call, for the journal."""
         found = {

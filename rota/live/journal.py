@@ -167,6 +167,15 @@ class Journal:
                 [(job, _text(kept.spec), json.dumps(kept.row), int(kept.ended)) for job, kept in jobs.items()],
             )
 
+    def remove_jobs(self, jobs: Sequence[int]) -> None:
+        """Remove jobs that have ended, with their events. Their usage stays."""
+        marks = ", ".join("?" * len(jobs))
+        with self._store.transaction():
+            self._upgrade()
+            self._store.execute(f"DELETE FROM job_events WHERE job IN ({marks})", jobs)
+            self._store.execute(f"DELETE FROM jobs WHERE id IN ({marks}) AND ended = 1", jobs)
+        self._upgraded = True
+
     def save_snapshot(self, state: Plain) -> None:
         """Save the state after the last entry. The previous snapshot is kept, in case this one cannot be read."""
         packed = zlib.compress(json.dumps(state, separators=(",", ":")).encode(), 1)
