@@ -24,6 +24,8 @@ COMMANDS = {
     "nodes": "nodes",
     "show": "show_job",
     "why": "why",
+    "history": "history",
+    "report": "report",
     "logs": "logs",
     "cancel": "cancel",
     "wait": "wait",

@@ -9,6 +9,8 @@ from rota.model.counted import counted
 if TYPE_CHECKING:
     from rota.wire.rows import JobRow, TrialRow
 
+SHOWN_EVENTS = 4
+"""Number of last events that are shown."""
 _OTHERS = ("workdir", "env", "progress", "profile", "deadline", "retries", "checkpoint")
 """Fields of the spec that other lines do not show."""
 
@@ -22,13 +24,20 @@ def show(job: flag.JobKey, home: flag.Home = None, output: flag.Output = "table"
     from rota.cli import job_text
     from rota.cli.offline import connect_or_read
 
-    row = connect_or_read(home).job(job)
+    source = connect_or_read(home)
+    row = source.job(job)
     if job_text.data(shaped, [row], single=True):
         return
     job_text.say(f"Job {job_text.title(row)}")
     for name, value in _facts(row):
         if value:
             job_text.say(f"  {name:<13}{value}")
+    events = source.events(row.id)
+    for number, event in enumerate(events[-SHOWN_EVENTS:]):
+        head = "" if number else "history"
+        job_text.say(f"  {head:<13}{job_text.clock(event.at)}  {job_text.clean(event.text)}")
+    if len(events) > SHOWN_EVENTS:
+        job_text.say(f"  {'':<13}all {len(events):,}: rota history {row.id}")
 
 
 def _facts(row: "JobRow") -> Iterator[tuple[str, str]]:

@@ -61,19 +61,34 @@ def convert(
     out: OUT,
     format: setup.Format = "auto",
     where: setup.Where = None,
+    columns: Annotated[
+        str | None,
+        typer.Option(
+            "--columns",
+            metavar="NAME=COLUMN,...",
+            help="Read any CSV file by its columns: submit=..., gpus=..., seconds=..., user=..., tenant=... and others.",
+        ),
+    ] = None,
     force: FORCE = False,
     output: flag.Output = "table",
 ) -> None:
-    """Convert a trace to Rota's own format.
+    """Convert a trace to Rota's own format. It may be the accounting of Slurm or Kueue, or any CSV file (--columns).
 
     Example: rota trace convert philly.csv mine.csv --where cluster=6214e9
     """
+    from rota.traces.mapped_columns import FLAG, mapped_format, read_columns
+    from rota.traces.read_trace import AUTO, read_trace
     from rota.traces.synthetic import open_trace
     from rota.traces.write_trace import write_trace
 
     shaped = flag.shape(output)
     _may_write(out, force)
-    found = open_trace(trace, format=format, where=setup.filters(where))
+    if columns is None:
+        found = open_trace(trace, format=format, where=setup.filters(where))
+    elif format != AUTO:
+        raise OptionError("does not go with --format.", field=FLAG, value=columns, hint="one of the two")
+    else:
+        found = read_trace(trace, format=mapped_format(read_columns(columns, filtered=bool(where))), where=setup.filters(where))
     write_trace(found, out)
     if shaped in ("json", "csv"):
         row = {"path": out, "jobs": len(found), "skipped": len(found.skipped), "notes": " ".join(found.notes)}

@@ -62,6 +62,12 @@ def up(
             "--log-mb", parser=flag.number("--log-mb", like="64"), metavar="NUMBER", help="Maximum size of a job's log, in MB."
         ),
     ] = 64.0,
+    keep_history: Annotated[
+        str,
+        typer.Option(
+            "--keep-history", metavar="DAYS", help="How long ended jobs, their events and logs are kept, like 90d; or forever."
+        ),
+    ] = "365d",
     mps: Annotated[
         str | None,
         typer.Option(
@@ -136,6 +142,7 @@ def up(
         forget=tuple(forget or ()),
         lease_seconds=lease_seconds,
         log_mb=log_mb,
+        keep_days=_days_kept(keep_history),
         mps=mps,
         ray=ray,
         insecure_ray=insecure_ray,
@@ -158,6 +165,14 @@ def up(
         _elsewhere(place, systemd, shaped, system=system)
         return
     serve(options, typer.echo)
+
+
+def _days_kept(text: str) -> float:
+    """Return a number of days from a text like `90d`, or infinity for `forever`."""
+    from rota.model.units import FOREVER
+    from rota.wire.job_filter import whole_days
+
+    return FOREVER if text == "forever" else whole_days(text, "--keep-history", "365d, or --keep-history forever")
 
 
 def _elsewhere(home: Path, unit: str | None, shaped: str, *, system: bool) -> None:

@@ -98,6 +98,8 @@ class FileTable:
     error: type[InputError]
     headless: bool = False
     """Whether the file has no header and tabs between cells. A quote then has no special meaning."""
+    separator: str = ","
+    """Sign between cells. If it is not a comma, a quote has no special meaning."""
 
     def folded(self, known: Sequence[str] | None = None, old: Mapping[str, str] | None = None) -> "FileTable":
         """Return the table with the names of its columns in lower case, unless two of them differ only in case. With `known`
@@ -109,15 +111,12 @@ class FileTable:
 
     def rows(self) -> Iterator[CsvRow]:
         """Yield every line below the header that is not blank."""
-        columns, where, error, headless = self.columns, self.where, self.error, self.headless
+        columns, where, error, headless, separator = self.columns, self.where, self.error, self.headless, self.separator
         start = self.header_line - headless
         for line, text in enumerate(self.lines[start:], start + 1):
             if not text or text.isspace():
                 continue
-            if headless:
-                cells = text.split("\t")
-            else:
-                cells = text.split(",") if '"' not in text else _quoted(text, where, line, error)
+            cells = text.split("\t") if headless else _cells(text, where, line, error, separator)
             if len(cells) != len(columns):
                 raise self._uneven(line, len(cells))
             if len(text) > MAX_CELL_CHARS:
@@ -145,6 +144,8 @@ class FileTable:
         else:
             problem = f"the header has {len(self.columns)} columns."
             hint = "a comma inside a value needs quotes around the value"
+            if self.separator != ",":
+                hint = f"no {self.separator} inside a value"
         return self.error(problem, where=self.where, line=line, field="cells", value=cells, hint=hint)
 
 
@@ -165,12 +166,15 @@ class Lines:
 
     def with_header(self) -> FileTable:
         """Return a table with commas between cells, whose first line names the columns."""
-        text = self.lines[self.first_line - 1]
-        cells = text.split(",") if '"' not in text else _quoted(text, self.where, self.first_line, self.error)
+        return self.with_separator(",")
+
+    def with_separator(self, separator: str) -> FileTable:
+        """Return a table with this sign between cells, whose first line names the columns."""
+        cells = _cells(self.lines[self.first_line - 1], self.where, self.first_line, self.error, separator)
         _check_lengths((("column", cell) for cell in cells), self.where, self.first_line, self.error)
         columns = tuple(cell.strip() for cell in cells)
         _check_distinct(columns, self.where, self.first_line, self.error)
-        return FileTable(self.where, self.lines, self.first_line, columns, self.error)
+        return FileTable(self.where, self.lines, self.first_line, columns, self.error, separator=separator)
 
     def without_header(self, columns: tuple[str, ...]) -> FileTable:
         """Return a table with tabs between cells, whose first line is a row."""
@@ -208,8 +212,11 @@ def shown(cell: str) -> str:
     return cell if len(cell) <= MAX_SHOWN_CHARS else cell[:MAX_SHOWN_CHARS] + "…"
 
 
-def _quoted(text: str, where: str, line: int, error: type[InputError]) -> list[str]:
-    """Return the cells of a line with quotes."""
+def _cells(text: str, where: str, line: int, error: type[InputError], separator: str = ",") -> list[str]:
+    if separator != ",":
+        return text.split(separator)
+    if '"' not in text:
+        return text.split(",")
     try:
         return next(csv.reader([text], strict=True))
     except csv.Error as problem:

@@ -21,12 +21,13 @@ from pathlib import Path
 from rota.core.fold.configured import Configured, CoreEvent
 from rota.errors import BusyError, ConflictError, OptionError, RotaError, TacticError
 from rota.live.clock import Clock
-from rota.live.cluster_changes import ClusterChanges, Devices, NamedNode, device_of, named_nodes, never_run, pretend_devices
+from rota.live.cluster_changes import ClusterChanges, device_of, named_nodes, never_run
 from rota.live.driver_protocol import DriverCommand, DriverContext, DriverProtocol
 from rota.live.find_record import find_record, unknown_job
-from rota.live.history import JobHistory, JobRecord
+from rota.live.history import JobHistory
 from rota.live.home_id import home_id
-from rota.live.home_setup import HomeSetup
+from rota.live.home_setup import HomeSetup, known_devices
+from rota.live.job_record import JobRecord
 from rota.live.journal import AskedAbout, Journal
 from rota.live.journal_place import find_journal, open_journal
 from rota.live.journal_store import JournalFull, JournalUnavailable, LeadershipLost
@@ -34,14 +35,16 @@ from rota.live.listing import by_number, page_of
 from rota.live.log_chunks import log_chunk
 from rota.live.node_log import NodeLog
 from rota.live.node_rows import node_rows
+from rota.live.old_jobs import OldJobs
 from rota.live.policy_change import try_policy
 from rota.live.policy_client import PolicyClient
 from rota.live.possible import check_memory, check_options
-from rota.live.queued_requests import Cancel, Item, KnownJobAgain, NewJob, SetPolicy, Together, one_by_one
+from rota.live.queued_requests import Cancel, Item, KnownJobAgain, NewJob, SetPolicy, Together, one_by_one, set_results
+from rota.live.read_past import event_rows, open_past, usage_report
 from rota.live.ready_row import journal_problem, ready_row
 from rota.live.recovery import Make, lost_with_their_files, recover
 from rota.live.requests import shown_spec, to_job_spec
-from rota.live.reserve import DiskReserve
+from rota.live.reserve import DiskReserve, full_disk
 from rota.live.status_row import status_row
 from rota.live.takeover_leases import renewals_after_takeover
 from rota.live.trial_rows import trials_of
@@ -55,7 +58,19 @@ from rota.model.units import FOREVER
 from rota.park.park_method import STAY, can_sleep, park_or_stay
 from rota.wire.actor import Actor
 from rota.wire.job_filter import UNFINISHED, JobFilter
-from rota.wire.rows import CancelRow, JobRow, LogChunk, NodeRow, PageRow, ReadyRow, StatusRow, TakenRow, WhyRow
+from rota.wire.rows import (
+    CancelRow,
+    EventRow,
+    JobRow,
+    LogChunk,
+    NodeRow,
+    PageRow,
+    ReadyRow,
+    StatusRow,
+    TakenRow,
+    UsageReportRow,
+    WhyRow,
+)
 from rota.wire.submission import Submission, naming
 
 LOOK_EVERY_SECONDS = 1.0
@@ -85,10 +100,11 @@ class Daemon:
         on_failure: Callable[[BaseException], None] = lambda problem: None,
         tell: Callable[[str], None] = lambda line: None,
         journal: Journal | None = None,
+        keep_seconds: float = FOREVER,
     ) -> None:
         """`worker`: the command that starts the process of a policy; `setup`: the wanted setup, without the names of GPUs;
         `with_policy`: the same with another policy and placer; `tell`: takes lines for the operator; `journal`: by default that
-        of this home."""
+        of this home; `keep_seconds`: how long ended jobs are kept."""
         self.home, self._words, self.driver = home, codec, driver
         self._worker, self._with_policy = worker, with_policy
         self._on_failure, self._tell = on_failure, tell
@@ -106,7 +122,7 @@ class Daemon:
         self.journal = journal if journal is not None else open_journal(find_journal(home), codec)
         before = self.journal.setup()
         there = named_nodes(driver.discover_cluster(), driver.devices())
-        self.setup = setup.with_devices(_known_devices(before if self.journal.last else None, there))
+        self.setup = setup.with_devices(known_devices(before if self.journal.last else None, there))
         """The wanted setup. While it differs from that of the scheduler, the next turn folds it."""
         self._upkeep = JournalUpkeep(self.journal, lambda: self.scheduler.snapshot(self._words))
         # While nothing has happened, the setup of an earlier start does not count.
@@ -115,6 +131,7 @@ class Daemon:
         """Whether the journal is to keep the setup for its next entry, or already keeps one there."""
         for job, submitted, record in self.journal.jobs():
             self.history.restore(JobRecord.of(job, submitted, record))
+        self._old_jobs = OldJobs(home, self.journal, self.history, self._lock, keep_seconds)
         devices = dict(enumerate(self.setup.devices))
         self._machines = driver.discover_cluster()
         self._cluster = ClusterChanges(scheduler.state, devices, there, nodes_can_leave=driver.nodes_can_leave)
@@ -185,6 +202,7 @@ class Daemon:
             while not self._stopping:
                 self._check_disk()
                 self._turn(self._wait())
+                self._old_jobs.remove(self.clock())
         except (LeadershipLost, JournalUnavailable) as problem:  # expected, so no traceback
             self._on_failure(problem)
         except BaseException as problem:
@@ -222,7 +240,7 @@ class Daemon:
         answered: list[tuple[Future[int], int]] = []
         events = self._gather(items, now, answered)
         if not events:
-            _set_results(answered)
+            set_results(answered)
             return
         state = self.scheduler.state
         with self._lock:
@@ -233,12 +251,12 @@ class Daemon:
             asked = None if cycle.call_jobs is None else AskedAbout(cycle.decision, cycle.call_jobs)
             self.scheduler.fold(now, events)
             decided = self._decide()
-            self.history.note(events, before, cancelling, lives, state, statuses)
-        changed = self.history.take_changed()
-        self._durably(lambda: self.journal.append(now, events, decided, changed, asked))
+            self.history.note(events, before, cancelling, lives, state, statuses, decided)
+        noted = self.history.take_noted()
+        self._durably(lambda: self.journal.append(now, events, decided, noted, asked))
         with self._lock:
             commands = self.scheduler.commit(decided)
-        _set_results(answered)
+        set_results(answered)
         self.driver.acknowledge()
         self._do(commands)
         self._announce()
@@ -293,7 +311,7 @@ class Daemon:
     @property
     def disk_problem(self) -> str:
         """Problem of a full disk, or of a journal that cannot be reached, for the operator; empty if there is none."""
-        return self._away or (_full(self.home) if self._reserve.full else "")
+        return self._away or (full_disk(self.home) if self._reserve.full else "")
 
     def _check_disk(self) -> None:
         if self._reserve.look():
@@ -434,7 +452,7 @@ class Daemon:
 
     def _check_room(self) -> None:
         if self._reserve.full or self._reserve.short():
-            raise RotaError(f"Not taken: {_full(self.home)}.", hint="free some space on it, then the same command again")
+            raise RotaError(f"Not taken: {full_disk(self.home)}.", hint="free some space on it, then the same command again")
         if self._away:
             raise RotaError(f"Not taken: {self._away}", hint="the same command again, when it answers")
 
@@ -533,6 +551,16 @@ class Daemon:
         named = [replace(each, sentence=f"{each.sentence} {late}") if each.code == STARTING else each for each in found.reasons]
         return replace(found, reasons=named) if late else found
 
+    def events(self, job: int) -> list[EventRow]:
+        """Return the events of a job, the oldest first."""
+        with open_past(self.home, self._words) as journal:
+            return event_rows(journal, self.history.records[job])
+
+    def report(self, by: str, days: int) -> UsageReportRow:
+        """Return the usage of the last days in UTC, today included, by user, tenant, type or day."""
+        with open_past(self.home, self._words) as journal:
+            return usage_report(journal, by, days, self.clock())
+
     def logs(self, job: int, offset: int, limit: int, tail: int | None = None) -> LogChunk:
         """Return a piece of a job's output: from an offset, or with `tail` its last lines."""
         with self._lock:
@@ -566,24 +594,3 @@ class Daemon:
         with self._changes:
             self._changes.wait_for(lambda: self._number > seen or self._stopping, timeout)
             return self._number
-
-
-def _set_results(answered: "list[tuple[Future[int], int]]") -> None:
-    for future, job in answered:
-        future.set_result(job)
-
-
-def _full(home: Path) -> str:
-    return f"the disk of {home} is full: no job is taken or started until there is room"
-
-
-def _known_devices(before: HomeSetup | None, there: Sequence[NamedNode]) -> tuple[Devices, ...]:
-    """Return the names of the GPUs that the home knows. Real GPUs of an earlier version have no names. They count as the same
-    GPUs if their types and numbers are the same."""
-    if before is not None and before.devices:
-        return before.devices
-    if before is not None:
-        nodes = [(node.accelerator, node.gpus) for node in before.cluster.nodes]
-        if nodes != [(each.node.accelerator, each.node.gpus) for each in there]:
-            return pretend_devices(before.cluster)
-    return tuple(each.devices for each in there)

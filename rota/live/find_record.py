@@ -3,7 +3,7 @@
 from collections.abc import Mapping
 
 from rota.errors import OptionError, UnknownNameError
-from rota.live.history import JobRecord
+from rota.live.job_record import JobRecord
 
 MAX_LISTED = 8
 """Maximum number of jobs that an error names."""

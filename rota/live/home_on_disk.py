@@ -16,9 +16,12 @@ from rota.live.attempt_events import AttemptEvents
 from rota.live.clock import Clock
 from rota.live.driver_protocol import DriverContext
 from rota.live.find_record import find_record
-from rota.live.history import JobHistory, JobRecord, iso
+from rota.live.history import JobHistory
+from rota.live.instants import iso
+from rota.live.job_record import JobRecord
 from rota.live.journal import Journal
 from rota.live.log_chunks import MAX_BYTES, log_chunk
+from rota.live.read_past import event_rows, open_past, usage_report
 from rota.live.recovery import Make, recover
 from rota.live.requests import shown_spec
 from rota.live.trial_rows import trials_of
@@ -26,14 +29,14 @@ from rota.model.codec import Codec
 from rota.wire.client import log_pieces
 from rota.wire.home import is_held
 from rota.wire.job_filter import JobFilter
-from rota.wire.rows import JobRow, LogChunk
+from rota.wire.rows import EventRow, JobRow, LogChunk, UsageReportRow
 
 
 class HomeOnDisk:
     """The read methods of a `Client`, from files alone."""
 
     def __init__(self, home: Path, journal: Journal, make: Make, codec: Codec) -> None:
-        self.home = home
+        self.home, self._words = home, codec
         self._history = JobHistory()
         for job, submitted, record in journal.jobs():
             self._history.records[job] = JobRecord.of(job, submitted, record)
@@ -92,6 +95,17 @@ class HomeOnDisk:
         record = find_record(self._history.records, str(key), unique=unique)
         trials = trials_of(self._scheduler.state, record.id, self._history.records)
         return replace(self._rows([record])[0], spec=shown_spec(record.submitted, record.name), trials=trials)
+
+    def events(self, key: int | str) -> list[EventRow]:
+        """As `Client.events`. What happened after the scheduler stopped is not among them."""
+        record = find_record(self._history.records, str(key))
+        with open_past(self.home, self._words) as journal:
+            return event_rows(journal, record)
+
+    def report(self, by: str = "user", days: int = 7) -> UsageReportRow:
+        """As `Client.report`."""
+        with open_past(self.home, self._words) as journal:
+            return usage_report(journal, by, days, self._clock())
 
     def _rows(self, records: list[JobRecord]) -> list[JobRow]:
         rows = self._history.rows(records, self._scheduler.state, self._running, self._clock())

@@ -16,18 +16,21 @@ from pathlib import Path
 from typing import Any, NamedTuple
 
 from rota.core.fold.configured import Configured, CoreEvent
-from rota.live import journal_packs
+from rota.live import journal_history, journal_packs
 from rota.live.answer_columns import KeptAnswer, write_answer
 from rota.live.clock import ClockOrigin
 from rota.live.home_setup import HomeSetup
+from rota.live.job_events import JobEvent
 from rota.live.journal_entries import CONFIGURED, EntryReader, JournalEntry, plain_form, shorter_events
+from rota.live.journal_history import KeptJob, Noted
 from rota.live.journal_packs import PAGE, short
-from rota.live.journal_store import SCHEMA, JournalStore, JournalUnavailable
+from rota.live.journal_store import SCHEMA, JournalStore, JournalUnavailable, schema
 from rota.live.sqlite_store import SqliteStore
+from rota.live.usage import UsageRow
 from rota.model.allocation import Assignment
 from rota.model.codec import Codec, Plain
 from rota.model.events import Allocated, Decided
-from rota.model.units import Ints
+from rota.model.units import FOREVER, Ints
 
 
 class AskedAbout(NamedTuple):
@@ -36,15 +39,6 @@ class AskedAbout(NamedTuple):
     ticket: int
     ids: Ints
     """Numbers of the jobs to which positions in the answer refer, in rising order."""
-
-
-class KeptJob(NamedTuple):
-    """A job as clients see it."""
-
-    spec: Plain | None
-    """The spec as submitted, which does not change; None if the journal has it."""
-    row: Plain
-    ended: bool
 
 
 def _text(spec: Plain | None) -> str:
@@ -72,8 +66,8 @@ class Journal:
         """Number of an entry that may or may not have been written; 0 if there is none."""
         self._answer: KeptAnswer | None = None
         """The last answer that this process wrote."""
-        self._upgraded = journal_packs.schema(self._store.rows) == SCHEMA
-        self.last = int(self._store.rows("SELECT coalesce(max(number), 0) FROM entries")[0][0])
+        self._upgraded = schema(self._store.rows) == SCHEMA
+        self.last = self.latest()
 
     @property
     def epoch(self) -> int:
@@ -95,12 +89,13 @@ class Journal:
         now_s: float,
         events: Sequence[CoreEvent],
         decided: Decided | None,
-        jobs: Mapping[int, KeptJob] | None = None,
+        noted: Noted | None = None,
         asked: AskedAbout | None = None,
     ) -> None:
         """Write an entry, which is durable when this returns. After JournalUnavailable, append the same entry again.
 
-        `jobs` has the changed jobs as clients see them, by number; `asked` is the policy call that was open before these events.
+        `noted` has the changed jobs as clients see them, their events and their usage; `asked` is the policy call that was open
+        before these events.
         """
         plain, kept = self._plain_events(events, asked)
         text = short(json.dumps(plain, separators=(",", ":")))
@@ -113,7 +108,9 @@ class Journal:
                     for event in events:
                         if isinstance(event, Configured):
                             self._keep_setup(self._words.encode(event.setup)["value"])
-                    self._keep_jobs(jobs or {})
+                    if noted is not None:
+                        self._keep_jobs(noted.jobs)
+                        journal_history.keep(self._store, noted)
         except JournalUnavailable:
             self._doubtful = self.last + 1
             raise
@@ -136,7 +133,7 @@ class Journal:
 
     def _upgrade(self) -> None:
         """Upgrade the store, within a transaction."""
-        if not self._upgraded and journal_packs.schema(self._store.rows) < SCHEMA:
+        if not self._upgraded and schema(self._store.rows) < SCHEMA:
             self._store.upgrade()
 
     def compact(self, *, starting: bool = False) -> bool:
@@ -169,6 +166,15 @@ class Journal:
                 "INSERT INTO jobs VALUES (?, ?, ?, ?) ON CONFLICT (id) DO UPDATE SET row = excluded.row, ended = excluded.ended",
                 [(job, _text(kept.spec), json.dumps(kept.row), int(kept.ended)) for job, kept in jobs.items()],
             )
+
+    def remove_jobs(self, jobs: Sequence[int]) -> None:
+        """Remove jobs that have ended, with their events. Their usage stays."""
+        marks = ", ".join("?" * len(jobs))
+        with self._store.transaction():
+            self._upgrade()
+            self._store.execute(f"DELETE FROM job_events WHERE job IN ({marks})", jobs)
+            self._store.execute(f"DELETE FROM jobs WHERE id IN ({marks}) AND ended = 1", jobs)
+        self._upgraded = True
 
     def save_snapshot(self, state: Plain) -> None:
         """Save the state after the last entry. The previous snapshot is kept, in case this one cannot be read."""
@@ -258,6 +264,23 @@ class Journal:
             for job, spec, row in page:
                 yield int(job), json.loads(spec), json.loads(row)
             after = page[-1][0]
+
+    def events_of(self, job: int) -> list[JobEvent]:
+        """Return the events of a job, the oldest first, without its submission."""
+        return journal_history.read_events(self._store.rows, job)
+
+    def usage(self, since_day: int = 0) -> Iterator[UsageRow]:
+        """Yield the usage from this day on, counted in days from 1970-01-01."""
+        return journal_history.read_usage(self._store.rows, since_day)
+
+    def latest(self) -> int:
+        """Return the number of the last entry, which another process may have written since this one opened the journal."""
+        return int(self._store.rows("SELECT coalesce(max(number), 0) FROM entries")[0][0])
+
+    def first_submitted_s(self) -> float:
+        """Return the time at which the first job that the journal still has was submitted; infinite if it has none."""
+        found = self._store.rows("SELECT row FROM jobs ORDER BY id LIMIT 1")
+        return float(json.loads(found[0][0]).get("submitted_s", FOREVER)) if found else FOREVER
 
     def job(self, number: int) -> tuple[Plain, Plain] | None:
         found = self._store.rows("SELECT spec, row FROM jobs WHERE id = ?", (number,))

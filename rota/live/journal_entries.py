@@ -14,7 +14,8 @@ from rota.core.fold.configured import Configured, CoreEvent
 from rota.errors import JournalError
 from rota.live.answer_columns import KeptAnswer, make_answer, read_answer, write_answer
 from rota.live.home_setup import HomeSetup
-from rota.live.journal_packs import EntryText, Rows, long, read_texts
+from rota.live.journal_packs import EntryText, long, read_texts
+from rota.live.journal_store import Rows
 from rota.model.codec import Codec, Plain
 from rota.model.events import Allocated, Decided
 

@@ -7,11 +7,11 @@ replaces its entries in one transaction, so a process that dies at any moment le
 import base64
 import json
 import zlib
-from collections.abc import Callable, Iterator, Sequence
-from typing import Any, NamedTuple
+from collections.abc import Iterator
+from typing import NamedTuple
 
 from rota.errors import JournalError
-from rota.live.journal_store import JournalStore
+from rota.live.journal_store import JournalStore, Rows, schema
 
 PAGE = 500
 """Number of rows read at a time."""
@@ -27,10 +27,6 @@ MIN_ENTRIES = 50
 """Minimum number of entries that are packed when the scheduler starts."""
 LONG_TEXT = 65_536
 """Length from which the text of one entry is compressed, such as that of ten thousand submissions at once."""
-
-
-Rows = Callable[[str, Sequence[Any]], list[tuple[Any, ...]]]
-"""Returns the rows that a statement with these values selects."""
 
 
 class EntryText(NamedTuple):
@@ -80,10 +76,6 @@ def read_texts(rows: Rows, after: int = 0, only: int | None = None) -> Iterator[
         if not page or only is not None:
             return
         after, looked_again = int(page[-1][0]), False
-
-
-def schema(rows: Rows) -> int:
-    return int(rows("SELECT value FROM meta WHERE key = 'schema'", ())[0][0])
 
 
 def count_entries(rows: Rows) -> tuple[int, int]:

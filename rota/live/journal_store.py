@@ -4,16 +4,33 @@
 both, with `?` for values.
 """
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from contextlib import AbstractContextManager
 from typing import Any, Protocol
 
 from rota.errors import JournalError
 
-SCHEMA = 2
+SCHEMA = 3
 READABLE = (1, SCHEMA)
-"""Readable versions. Version 1 has no packs, and answers of policies are complete. Such a journal is upgraded when it is
-written."""
+"""Oldest and newest readable version. Version 1 has no packs, and answers of policies are complete. Version 2 has no events of
+jobs and no usage. Such a journal is upgraded when it is written."""
+
+ADDED_BY_3 = (
+    "CREATE TABLE job_events (job BIGINT NOT NULL, number BIGINT NOT NULL, at_s DOUBLE PRECISION NOT NULL, event TEXT NOT NULL, "
+    "PRIMARY KEY (job, number))",
+    "CREATE INDEX job_events_at ON job_events (at_s)",
+    "CREATE TABLE usage (day BIGINT NOT NULL, owner TEXT NOT NULL, tenant TEXT NOT NULL, accelerator TEXT NOT NULL, "
+    "submitted BIGINT NOT NULL, begun BIGINT NOT NULL, finished BIGINT NOT NULL, failed BIGINT NOT NULL, "
+    "cancelled BIGINT NOT NULL, attempts BIGINT NOT NULL, preemptions BIGINT NOT NULL, wait_seconds DOUBLE PRECISION NOT NULL, "
+    "jct_seconds DOUBLE PRECISION NOT NULL, gpu_seconds DOUBLE PRECISION NOT NULL, work_seconds DOUBLE PRECISION NOT NULL, "
+    "preempted_seconds DOUBLE PRECISION NOT NULL, broken_seconds DOUBLE PRECISION NOT NULL, "
+    "PRIMARY KEY (day, owner, tenant, accelerator))",
+)
+"""Statements that make the tables of schema 3, the same for every store."""
+
+
+Rows = Callable[[str, Sequence[Any]], list[tuple[Any, ...]]]
+"""Returns the rows that a statement with these values selects."""
 
 
 class JournalFull(JournalError):
@@ -48,7 +65,7 @@ class JournalStore(Protocol):
     def rows(self, statement: str, values: Sequence[Any] = ()) -> list[tuple[Any, ...]]: ...
 
     def upgrade(self) -> None:
-        """Upgrade a journal of an earlier version to this version, within a transaction."""
+        """Upgrade a journal of an earlier version to this version, within a transaction, step by step."""
 
     def tidy(self) -> None:
         """Give unused room back to the disk, if it is much."""
@@ -62,9 +79,29 @@ class JournalStore(Protocol):
     def close(self) -> None: ...
 
 
+def schema(rows: Rows) -> int:
+    return int(rows("SELECT value FROM meta WHERE key = 'schema'", ())[0][0])
+
+
+def upgrade_steps(found: int, packs: str) -> Iterator[str]:
+    """Return the statements that bring a journal from an earlier schema to this one. `packs`: the statement that makes the table
+    of schema 2."""
+    if found < 2:
+        yield packs
+    if found < 3:
+        yield from ADDED_BY_3
+
+
 def check_schema(name: str, found: Sequence[tuple[Any, ...]]) -> None:
     """Raise JournalError unless the schema is readable. `found` has the row of the table `meta`, if there is one."""
-    if not found or found[0][0] not in map(str, READABLE):
+    version = str(found[0][0]) if found else ""
+    if version.isdigit() and int(version) > SCHEMA:
+        raise JournalError(
+            f"{name}: was written by a later version of Rota (schema {version}; this one reads {READABLE[0]} to {SCHEMA}). "
+            "Nothing was changed.",
+            hint="the later version of Rota, or another --home",
+        )
+    if not version.isdigit() or int(version) < READABLE[0]:
         raise JournalError(
             f"{name}: has schema {found[0][0] if found else 'none'}, this Rota reads {READABLE[0]} to {SCHEMA}.",
             hint="use the Rota that wrote it, or another --home",

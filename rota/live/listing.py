@@ -1,7 +1,8 @@
 """Lists of jobs: by number for programs, and in an order for people."""
 
 from rota.core.state.state import State
-from rota.live.history import JobHistory, JobRecord, Statuses
+from rota.live.history import JobHistory, Statuses
+from rota.live.job_record import JobRecord
 from rota.wire.job_filter import JobFilter
 from rota.wire.rows import HOLDING, JobRow, PageRow
 

@@ -6,13 +6,14 @@ reply to a COMMIT is lost, the next transaction waits at that row until the serv
 then see whether it was written.
 """
 
+import re
 from collections.abc import Iterable, Iterator, Sequence
 from contextlib import contextmanager, suppress
 from typing import Any
 
 from rota.errors import JournalError, OptionError
 from rota.live.journal_place import PostgresLocation
-from rota.live.journal_store import SCHEMA, JournalUnavailable, check_schema, lead_lost
+from rota.live.journal_store import ADDED_BY_3, SCHEMA, JournalUnavailable, check_schema, lead_lost, schema, upgrade_steps
 
 OLDEST = 140000
 """PostgreSQL 14, the first version that ends idle sessions by itself."""
@@ -20,6 +21,8 @@ CONNECT_SECONDS = 10
 STUCK_SECONDS = 10
 """Time after which the server aborts a transaction that is idle, or that waits for another one, in seconds."""
 BATCH_ROWS = 500
+_VALUES = re.compile(r"\(\?(, \?)*\)")
+"""Values of one row in a statement."""
 KEEPALIVES = {"keepalives": 1, "keepalives_idle": 5, "keepalives_interval": 2, "keepalives_count": 3, "tcp_user_timeout": 15000}
 """Connection settings with which a server that is cut off is given up after some seconds."""
 
@@ -122,7 +125,7 @@ def create_tables(connection: Any, place: PostgresLocation) -> None:
             return
         try:
             connection.execute(f"CREATE SCHEMA IF NOT EXISTS {place.schema}")
-            for statement in (*_TABLES.split(";"), _PACKS):
+            for statement in (*_TABLES.split(";"), _PACKS, *ADDED_BY_3):
                 if statement.strip():
                     connection.execute(statement)
         except psycopg.errors.InsufficientPrivilege as problem:
@@ -190,10 +193,11 @@ class PostgresStore:
     def execute_many(self, statement: str, values: Iterable[Sequence[Any]]) -> None:
         """Insert some hundred rows with one statement. We do not use psycopg's executemany: if this process froze during it, the
         server would wait for the rest without a limit, with the row of the epoch locked."""
-        group = "(?, ?, ?, ?)"
-        assert group in statement
+        found = _VALUES.search(statement)
+        assert found is not None
+        group = found[0]
         for batch in _batches(list(values)):
-            self.execute(statement.replace(group, ", ".join([group] * len(batch))), [value for row in batch for value in row])
+            self.execute(statement.replace(group, ", ".join([group] * len(batch)), 1), [value for row in batch for value in row])
 
     def rows(self, statement: str, values: Sequence[Any] = ()) -> list[tuple[Any, ...]]:
         """Query rows. Outside a transaction the query is retried once if the connection turns out to be lost."""
@@ -215,7 +219,8 @@ class PostgresStore:
         return found
 
     def upgrade(self) -> None:
-        self.execute(_PACKS)
+        for statement in upgrade_steps(schema(self.rows), _PACKS):
+            self.execute(statement)
         self.execute("UPDATE meta SET value = ? WHERE key = 'schema'", (str(SCHEMA),))
 
     def tidy(self) -> None:

@@ -60,3 +60,9 @@ def one_by_one(items: Sequence[Item]) -> Iterator[External | NewJob | KnownJobAg
             yield from item.items
         else:
             yield item
+
+
+def set_results(answered: "Sequence[tuple[Future[int], int]]") -> None:
+    """Answer requests with the numbers of their jobs."""
+    for future, job in answered:
+        future.set_result(job)

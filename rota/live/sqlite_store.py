@@ -8,7 +8,7 @@ from pathlib import Path
 from typing import Any
 
 from rota.errors import JournalError
-from rota.live.journal_store import SCHEMA, JournalFull, check_schema
+from rota.live.journal_store import ADDED_BY_3, SCHEMA, JournalFull, check_schema, schema, upgrade_steps
 
 _NO_ROOM = (sqlite3.SQLITE_FULL, sqlite3.SQLITE_IOERR, sqlite3.SQLITE_CANTOPEN)
 """SQLite errors of a disk or a quota without room."""
@@ -83,7 +83,7 @@ class SqliteStore:
 
     def _create(self) -> None:
         with self.transaction():
-            for statement in (*_TABLES.split(";"), _PACKS):
+            for statement in (*_TABLES.split(";"), _PACKS, *ADDED_BY_3):
                 if statement.strip():
                     self.execute(statement)
             self.execute("INSERT INTO meta VALUES ('schema', ?)", (str(SCHEMA),))
@@ -113,7 +113,8 @@ class SqliteStore:
         return self._db.execute(statement, values).fetchall()
 
     def upgrade(self) -> None:
-        self.execute(_PACKS)
+        for statement in upgrade_steps(schema(self.rows), _PACKS):
+            self.execute(statement)
         self.execute("UPDATE meta SET value = ? WHERE key = 'schema'", (str(SCHEMA),))
 
     def tidy(self) -> None:

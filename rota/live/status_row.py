@@ -9,8 +9,8 @@ from rota.core.learn.cordon import slow_gpus
 from rota.core.learn.failing_nodes import failing_nodes
 from rota.core.state.state import State
 from rota.live.cluster_changes import gpus_present
-from rota.live.history import iso
 from rota.live.home_setup import HomeSetup
+from rota.live.instants import iso
 from rota.live.takeover_leases import lease_left_seconds
 from rota.model.job import Phase
 from rota.wire.rows import StatusRow

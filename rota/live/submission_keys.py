@@ -21,6 +21,11 @@ class SubmissionKeys:
         if sent.idempotency_key is not None:
             self._jobs.setdefault((sent.user, sent.idempotency_key), (number, sent))
 
+    def forget(self, sent: Submission) -> None:
+        """Forget the key of a submission whose job is forgotten."""
+        if sent.idempotency_key is not None:
+            self._jobs.pop((sent.user, sent.idempotency_key), None)
+
     def find(self, sent: Submission) -> int | None:
         """Return the number of the job that was submitted with this key; None if there is none, or no key. Raise ConflictError
         if another job was submitted with it."""

@@ -3,7 +3,8 @@
 from collections.abc import Mapping
 
 from rota.core.state.state import State
-from rota.live.history import JobRecord, iso
+from rota.live.instants import iso
+from rota.live.job_record import JobRecord
 from rota.model.trial import Trial, TrialVerdict
 from rota.wire.rows import TrialRow
 

@@ -7,7 +7,7 @@ from collections.abc import Callable, Collection, Sequence
 from dataclasses import dataclass
 from functools import partial
 from http import HTTPStatus
-from typing import Annotated, Protocol
+from typing import Annotated, Literal, Protocol
 
 from anyio import to_thread
 from fastapi import APIRouter, Depends, FastAPI, Query, Request
@@ -37,8 +37,21 @@ from rota.server.identities import Identities
 from rota.server.privacy import Privacy
 from rota.server.readiness import Readiness
 from rota.wire.actor import Actor
-from rota.wire.job_filter import MAX_JOBS, PAGE_JOBS, UNFINISHED, JobFilter
-from rota.wire.rows import ActorRow, CancelRow, JobRow, LogChunk, NodeRow, PageRow, ReadyRow, StatusRow, TakenRow, WhyRow
+from rota.wire.job_filter import MAX_DAYS, MAX_JOBS, PAGE_JOBS, UNFINISHED, JobFilter
+from rota.wire.rows import (
+    ActorRow,
+    CancelRow,
+    EventRow,
+    JobRow,
+    LogChunk,
+    NodeRow,
+    PageRow,
+    ReadyRow,
+    StatusRow,
+    TakenRow,
+    UsageReportRow,
+    WhyRow,
+)
 from rota.wire.submission import Submission
 
 MAX_PIECE_BYTES = 1_048_576
@@ -63,6 +76,8 @@ Limit = Annotated[int, Query(ge=1, le=MAX_PIECE_BYTES, description="Maximum numb
 Tail = Annotated[
     int | None, Query(ge=0, le=_MAX_INTEGER, description="Return the last N lines instead of starting at an offset.")
 ]
+GroupBy = Annotated[Literal["user", "tenant", "type", "day"], Query(alias="by", description="What to group by.")]
+Days = Annotated[int, Query(ge=1, le=MAX_DAYS, description="Number of days in UTC, today included.")]
 Seen = Annotated[int, Query(ge=0, le=_MAX_INTEGER, description="Number of changes that the client has seen.")]
 Timeout = Annotated[float, Query(ge=0, allow_inf_nan=False, description=f"Longest wait, in s; at most {MAX_WAIT_SECONDS:g}.")]
 
@@ -103,6 +118,8 @@ class ServedDaemon(ChangeSource, Protocol):
     def page(self, wanted: JobFilter = UNFINISHED) -> PageRow: ...
     def job(self, key: str, unique: bool = False, user: str | None = None) -> JobRow: ...
     def why(self, job: int) -> WhyRow: ...
+    def events(self, job: int) -> list[EventRow]: ...
+    def report(self, by: str, days: int) -> UsageReportRow: ...
     def logs(self, job: int, offset: int, limit: int, tail: int | None = None) -> LogChunk: ...
     def status(self) -> StatusRow: ...
     def nodes(self) -> list[NodeRow]: ...
@@ -242,6 +259,14 @@ def _router(daemon: ServedDaemon, changes: ChangeFeed, privacy: Privacy) -> APIR
         """Return why a job is not running."""
         return JsonAnswer(privacy.why(daemon.why(found(key, by).id), by))
 
+    @api.get("/jobs/{key:path}/events", response_model=list[EventRow], responses=_OF_A_JOB)
+    def events(key: str, by: By) -> JsonAnswer:
+        """Return the events of a job, the oldest first: what happened, who asked for it, and why. Users read only the events of
+        their own jobs."""
+        row = found(key, by)
+        privacy.check_may_read(row, by, "history")
+        return JsonAnswer(daemon.events(row.id))
+
     @api.get("/jobs/{key:path}/logs", response_model=LogChunk, responses=_OF_A_JOB)
     def logs(key: str, offset: Offset = 0, limit: Limit = 65_536, tail: Tail = None, *, by: By) -> JsonAnswer:
         """Return a piece of a job's output. Users read only the output of their own jobs."""
@@ -263,6 +288,11 @@ def _router(daemon: ServedDaemon, changes: ChangeFeed, privacy: Privacy) -> APIR
     def me(by: By) -> JsonAnswer:
         """Return who sends this request, and their role."""
         return JsonAnswer(ActorRow(name=by.name, role=by.role, uid=by.uid))
+
+    @api.get("/report", response_model=UsageReportRow)
+    def report(group_by: GroupBy = "user", days: Days = 7) -> JsonAnswer:
+        """Return GPU-seconds, normalised work, counts of jobs and lost work, in groups."""
+        return JsonAnswer(daemon.report(group_by, days))
 
     @api.get("/status", response_model=StatusRow)
     def status() -> JsonAnswer:

@@ -32,11 +32,11 @@ class Privacy:
         last_change = row.last_change if job is row.job else None
         return replace(row, job=job, ahead=self.rows(row.ahead, by), last_change=last_change)
 
-    def check_may_read(self, row: JobRow, by: Actor) -> None:
-        """Raise ForbiddenError unless this actor may read the job's output."""
+    def check_may_read(self, row: JobRow, by: Actor, what: str = "output") -> None:
+        """Raise ForbiddenError unless this actor may read the job's output, or what is named."""
         if not by.is_operator and row.user != by.name:
             hint = f"ask {row.user} or an operator"
-            raise ForbiddenError(f"The output of job {row.id} is for {row.user}; you are {by.name}.", hint=hint)
+            raise ForbiddenError(f"The {what} of job {row.id} is for {row.user}; you are {by.name}.", hint=hint)
 
     def searched_user(self, key: str, by: Actor) -> str | None:
         """Return the user among whose jobs a name is looked up; None for all users. A number is not a name."""

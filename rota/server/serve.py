@@ -30,6 +30,7 @@ from rota.folders import check_folder, make_folder
 from rota.live.daemon import Daemon
 from rota.live.driver import Driver
 from rota.live.given_beliefs import GivenFlags, given_rates
+from rota.live.gpu_stay import DAY_SECONDS
 from rota.live.home_id import home_id
 from rota.live.home_setup import HomeSetup
 from rota.live.identity import record_home, settle_identity
@@ -70,6 +71,8 @@ FAILING_STARTS = 3
 NODES_EVERY_SECONDS = 0.2
 """Interval between two checks for the first node of a cluster, in seconds."""
 MAX_LOG_MB = 1 << 20
+KEEP_DAYS = 365.0
+"""Default of `--keep-history`, in days."""
 ANOTHER_HOME = "--home with a folder of yours"
 BEGIN_SECONDS = 10.0
 """Longest wait for notes on the first decision before the last line of a start is printed, in seconds."""
@@ -104,6 +107,8 @@ class ServeOptions:
     lease_grace_seconds: float = LEASE_GRACE_SECONDS
     log_mb: float = LIMIT_BYTES / (1 << 20)
     """Maximum size of a job's log, in MB."""
+    keep_days: float = KEEP_DAYS
+    """How long ended jobs are kept, in days; infinite for ever."""
     mps: str | None = None
     """Pipe directory of the MPS control daemon, on every node that has one; None if jobs run without MPS."""
     ray: str | None = None
@@ -282,6 +287,7 @@ def _serve(options: ServeOptions, checked: CheckedOptions, journal: Journal, run
             on_failure=run.fall,
             tell=say,
             journal=journal,
+            keep_seconds=options.keep_days * DAY_SECONDS,
         )
         identities = Identities(make_token(options.home), options.home, all_users=options.all_users, on_problem=say)
         app = make_app(daemon, identities, allowed_hosts=LOOPBACK, lead_problem=run.lead_problem, hide_names=options.hide_names)

@@ -32,6 +32,12 @@ class Format:
     """Whether times are dates, which are counted from the first arrival. Other formats keep their numbers."""
     check: Callable[[FileTable], None] = _nothing_more
     """Checks the header further."""
+    folds: bool = True
+    """Whether upper and lower case in names of columns is the same."""
+    parse: Callable[[Lines], FileTable] | None = None
+    """Reads a file that is not a table with commas or tabs, and checks its columns; None if the file is one."""
+    recognises: Callable[[Lines], bool] | None = None
+    """Recognises a file that `parse` reads."""
     remarks: Callable[[CsvRow], Iterable[str]] | None = None
     """Finds what could not be carried over from a row, in the past tense; the trace counts the jobs for each remark."""
 
@@ -53,6 +59,12 @@ class Format:
 
     def table(self, file: Lines) -> FileTable:
         """Return the file with its columns. Raise TraceError if they are not those of this format."""
+        if self.parse is not None:
+            return self.parse(file)
+        if not self.folds:
+            table = file.with_header()
+            self._check_header(table)
+            return table
         if not self.layouts:
             table = file.with_header().folded((*self.required, *self.optional) if self.optional is not None else None)
             self._check_header(table)

@@ -9,6 +9,9 @@ from rota.model.cluster import ACCELERATOR, canonical
 NO_GPU = "requests no GPU"
 """Reason for skipping jobs that run on CPUs alone."""
 
+NO_TIME = "ran for no time"
+"""Reason for skipping jobs that never ran."""
+
 _TIMESTAMP = re.compile(r"\d{4}-\d\d-\d\d \d\d:\d\d:\d\d", re.ASCII)
 _ORIGIN = datetime(2000, 1, 1)
 """Any fixed date: times are counted from the first arrival."""

@@ -15,16 +15,18 @@ from rota.traces.format import Format
 from rota.traces.gavel_format import GAVEL
 from rota.traces.helios import HELIOS
 from rota.traces.kalos import KALOS
+from rota.traces.kueue import KUEUE
 from rota.traces.openb import OPENB
 from rota.traces.pal_format import PAL
 from rota.traces.philly import PHILLY
 from rota.traces.pollux import POLLUX
 from rota.traces.rota_format import ROTA
+from rota.traces.sacct import SACCT
 from rota.traces.tiresias_format import TIRESIAS
 from rota.traces.trace import SkippedRow, Trace
 
 FORMATS: Mapping[str, Format] = {
-    known.name: known for known in (ROTA, GAVEL, PHILLY, HELIOS, TIRESIAS, PAL, POLLUX, OPENB, KALOS)
+    known.name: known for known in (ROTA, GAVEL, PHILLY, HELIOS, TIRESIAS, PAL, POLLUX, OPENB, KALOS, SACCT, KUEUE)
 }
 AUTO = "auto"
 STDIN, STDIN_NAME = "-", "standard input"
@@ -33,13 +35,13 @@ STDIN, STDIN_NAME = "-", "standard input"
 _VALUES_SHOWN = 5
 
 
-def read_trace(path: Path | str, *, format: str = AUTO, where: Sequence[tuple[str, str]] = ()) -> Trace:
+def read_trace(path: Path | str, *, format: str | Format = AUTO, where: Sequence[tuple[str, str]] = ()) -> Trace:
     """Read a trace file; `-` is standard input. Names of columns may be in upper or lower case.
 
     `where` keeps the rows whose columns have exactly these values; other rows are not checked further. With `auto` the header
     decides the format, or the first line of a file without a header.
     """
-    wanted = None if format == AUTO else _named(format)
+    wanted = format if isinstance(format, Format) else None if format == AUTO else _named(format)
     file = _standard_input() if str(path) == STDIN else read_lines(path, TraceError, instead="name a built-in trace: demo")
     if wanted is None:
         wanted = _detected(file)
@@ -113,13 +115,16 @@ def _named(name: str) -> Format:
 
 
 def _detected(file: Lines) -> Format:
+    for known in FORMATS.values():
+        if known.recognises is not None and known.recognises(file):
+            return known
     headless = [known for known in FORMATS.values() if known.layouts]
     for known in headless:
         if known.reads_first(file):
             return known
     table = file.with_header()
     present = set(table.folded().columns)
-    headed = [known for known in FORMATS.values() if not known.layouts]
+    headed = [known for known in FORMATS.values() if not known.layouts and known.recognises is None]
     fitting = [known for known in headed if present.issuperset(known.required)]
     if len(fitting) == 1:
         return fitting[0]

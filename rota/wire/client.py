@@ -17,6 +17,7 @@ from rota.wire.problems import MAX_SEVERAL_BYTES
 from rota.wire.rows import (
     ActorRow,
     CancelRow,
+    EventRow,
     GpuRow,
     JobRow,
     LogChunk,
@@ -26,6 +27,8 @@ from rota.wire.rows import (
     StatusRow,
     TakenRow,
     TrialRow,
+    UsageGroupRow,
+    UsageReportRow,
     WhyRow,
 )
 from rota.wire.transport import ANSWER_SECONDS, HttpTransport, UnansweredError
@@ -51,9 +54,40 @@ PASSED_ON = ("PATH", "HOME", "LANG", "VIRTUAL_ENV", "PYTHONPATH", "CONDA_PREFIX"
 """Variables of the submitting process that a job needs to find the same programs. The spec's `env` overrides them."""
 
 Row = TypeVar(
-    "Row", ActorRow, JobRow, TrialRow, ReasonRow, WhyRow, StatusRow, NodeRow, GpuRow, LogChunk, PageRow, TakenRow, CancelRow
+    "Row",
+    ActorRow,
+    JobRow,
+    TrialRow,
+    ReasonRow,
+    WhyRow,
+    StatusRow,
+    NodeRow,
+    GpuRow,
+    LogChunk,
+    PageRow,
+    TakenRow,
+    CancelRow,
+    EventRow,
+    UsageGroupRow,
+    UsageReportRow,
 )
-_ROWS = (ActorRow, JobRow, TrialRow, ReasonRow, WhyRow, StatusRow, NodeRow, GpuRow, LogChunk, PageRow, TakenRow, CancelRow)
+_ROWS = (
+    ActorRow,
+    JobRow,
+    TrialRow,
+    ReasonRow,
+    WhyRow,
+    StatusRow,
+    NodeRow,
+    GpuRow,
+    LogChunk,
+    PageRow,
+    TakenRow,
+    CancelRow,
+    EventRow,
+    UsageGroupRow,
+    UsageReportRow,
+)
 _NAMES = {kind: frozenset(each.name for each in fields(kind)) for kind in _ROWS}
 
 
@@ -194,6 +228,17 @@ class Client:
                 "ahead": [_job(each) for each in plain["ahead"]],
             },
         )
+
+    def events(self, key: int | str) -> list[EventRow]:
+        """Return the events of a job, the oldest first: what happened, who asked for it, and why."""
+        return [_row(EventRow, each) for each in self._transport.ask("GET", _way(key, "events"))]
+
+    def report(self, by: str = "user", days: int = 7) -> UsageReportRow:
+        """Return GPU-seconds, normalised work, counts of jobs and lost work of the last days in UTC, by user, tenant, type or
+        day."""
+        plain = self._transport.ask("GET", "/report", query={"by": by, "days": days})
+        groups = [_row(UsageGroupRow, each) for each in plain["groups"]]
+        return _row(UsageReportRow, {**plain, "groups": groups, "total": _row(UsageGroupRow, plain["total"])})
 
     def log(self, key: int | str, offset: int = 0, limit: int = PIECE_BYTES, tail: int | None = None) -> LogChunk:
         """Return a piece of a job's output; with `tail`, this many of its last lines."""

@@ -2,6 +2,7 @@
 
 from typing import NamedTuple
 
+from rota.errors import OptionError
 from rota.wire.rows import JobRow
 
 PAGE_JOBS = 1000
@@ -9,6 +10,8 @@ MAX_JOBS = 10_000
 """Maximum number of jobs in one response."""
 MAX_TOGETHER = 10_000
 """Maximum number of jobs in one request that submits or cancels several."""
+MAX_DAYS = 3660
+"""Maximum number of days in a report or an export."""
 SUSPENDED = ("parked", "checkpointed")
 
 
@@ -37,3 +40,12 @@ class JobFilter(NamedTuple):
 
 
 UNFINISHED = JobFilter()
+
+
+def whole_days(text: str, flag: str, example: str) -> int:
+    """Return a number of days from a text like `7d` or `2w`. Raise OptionError, which names the flag, if it is not one."""
+    number, unit = text[:-1], text[-1:]
+    sizes = {"d": 1, "w": 7}
+    if unit in sizes and number.isascii() and number.isdigit() and 1 <= int(number) * sizes[unit] <= MAX_DAYS:
+        return int(number) * sizes[unit]
+    raise OptionError(f"is not a number of days from 1 to {MAX_DAYS:,}.", field=flag, value=text, hint=f"{flag} {example}")

@@ -204,6 +204,100 @@ class WhyRow:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
+class EventRow:
+    """One event of a job."""
+
+    job: int
+    at: str
+    kind: str
+    """Kind: submitted, started, resumed, moved, resized, parked, suspended, held, released, lost, finished, failed or
+    cancelled."""
+    text: str
+    """The event as a sentence, without its time."""
+    by: str | None = None
+    """User who asked for it; None if unknown, or if no user did."""
+    attempt: int | None = None
+    """Number of the attempt; None if the event is not about one."""
+    accelerator: str | None = None
+    gpus: float | None = None
+    """Number of GPUs, where a shared GPU counts with its fraction; None if the event is not about GPUs."""
+    placement: str | None = None
+    """GPUs of the attempt, such as `n1:0-3`."""
+    from_placement: str | None = None
+    """GPUs before a move or a resize; None for other events."""
+    from_step: float | None = None
+    """Step from which the attempt continues; None if unknown."""
+    cause: str | None = None
+    """Why the job gave up its GPUs: displaced, policy, moved, held, drained or yielded; None for other events."""
+    given_to: list[int] = field(default_factory=list)
+    """Numbers of the jobs that got its GPUs."""
+    policy: str | None = None
+    """Policy whose answer was in force when the job gave up its GPUs."""
+    nodes: list[str] = field(default_factory=list)
+    """Nodes that were lost or drained, or on which the attempt was lost."""
+    exit_code: int | None = None
+    problem: str | None = None
+    lost_seconds: float = 0.0
+    """Running time whose work was lost, in seconds."""
+    lost_steps: float = 0.0
+    gpu_seconds: float = 0.0
+    """GPU-seconds of the attempt, at its end."""
+    work_seconds: float = 0.0
+    """Normalised work of the attempt at its end, in seconds of a GPU of the job's best type."""
+
+    def to_dict(self) -> dict[str, Any]:
+        return asdict(self)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class UsageGroupRow:
+    """Usage of one user, tenant, accelerator type or day."""
+
+    name: str | None
+    """User, path of the tenant, accelerator type or date in UTC; None for jobs without one, and for the total."""
+    submitted: int
+    finished: int
+    failed: int
+    cancelled: int
+    gpu_seconds: float
+    """Time that attempts held GPUs, times the number of GPUs. A shared GPU counts with the fraction that the job holds."""
+    work_seconds: float
+    """Normalised work: seconds that the same work takes on one GPU of the job's best type."""
+    mean_wait_seconds: float | None
+    """Mean time from submission to first start, of the jobs that started; None if none did."""
+    mean_jct_seconds: float | None
+    """Mean time from submission to end, of the jobs that finished; None if none did."""
+    attempts: int
+    """Number of attempts that ended."""
+    preemptions: int
+    """Number of times that the scheduler suspended or parked a job."""
+    preempted_seconds: float
+    """Running time whose work was lost because the scheduler suspended a job, in seconds."""
+    broken_seconds: float
+    """Running time whose work was lost with attempts that failed or were lost, in seconds."""
+    gpus_busy: float
+    """Mean number of GPUs in use."""
+
+    def to_dict(self) -> dict[str, Any]:
+        return asdict(self)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class UsageReportRow:
+    """Usage of a home over some days."""
+
+    since: str
+    until: str
+    by: str
+    """What the groups are: user, tenant, type or day."""
+    groups: list[UsageGroupRow]
+    total: UsageGroupRow
+
+    def to_dict(self) -> dict[str, Any]:
+        return asdict(self)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
 class StatusRow:
     """The cluster in one row."""
 

@@ -143,7 +143,7 @@ def test_readme_names_policies_that_exist() -> None:
 def test_readme_counts_what_there_is() -> None:
     page = text_of("README.md")
     assert f"catalogue](docs/profiles.md) of {len(WORKLOADS)} models on {len(ACCELERATORS)} accelerator types" in page
-    assert len(FORMATS) == 9 and "[nine trace formats]" in page
+    assert len(FORMATS) == 11 and "[eleven trace formats]" in page
 
 
 def test_readmes_times_to_park_are_those_that_were_measured() -> None:

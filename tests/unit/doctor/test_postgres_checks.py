@@ -8,7 +8,7 @@ import pytest
 from rota.compose.live_scheduler import JOURNAL_CODEC
 from rota.doctor.home_checks import check_jobs, check_journal
 from rota.live.election import Election
-from rota.live.journal import KeptJob
+from rota.live.journal_history import KeptJob, Noted
 from rota.live.journal_place import find_journal, open_journal, save_journal_location
 from rota.wire.spec import Spec
 from rota.wire.submission import Submission, encode_submission
@@ -32,7 +32,7 @@ def test_a_journal_in_postgresql(tmp_path: Path) -> None:
                 for number in (1, 2):
                     folder = str(tmp_path if number == 1 else tmp_path / "gone")
                     sent = encode_submission(Submission(Spec(run="train", name=f"j{number}"), "ana", folder, {}))
-                    journal.append(1.0, [], None, {number: KeptJob(sent, {}, False)})
+                    journal.append(1.0, [], None, Noted({number: KeptJob(sent, {}, False)}))
             found = list(check_journal(tmp_path))
             assert [(each.check, each.state) for each in found] == [("journal's server", "ok"), ("journal", "ok"), ("lead", "ok")]
             assert "2 entries, 2 jobs" in found[1].found and "(epoch 1) is leader" in found[2].found

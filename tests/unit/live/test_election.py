@@ -11,7 +11,7 @@ import pytest
 from rota.live import election as election_module
 from rota.live import postgres_store
 from rota.live.election import Election
-from rota.live.journal import KeptJob
+from rota.live.journal_history import KeptJob, Noted
 from rota.live.journal_place import PostgresLocation, open_journal
 from rota.live.journal_store import JournalUnavailable, LeadershipLost
 from tests.postgres import PostgresServer, postgres_server
@@ -150,7 +150,8 @@ class Contender(threading.Thread):
             while not self.done.is_set():
                 try:
                     # The job table says who wrote: an entry of another would show.
-                    journal.append(float(election.epoch), [], None, {journal.last + 1: KeptJob({}, {"by": self.number}, False)})
+                    noted = Noted({journal.last + 1: KeptJob({}, {"by": self.number}, False)})
+                    journal.append(float(election.epoch), [], None, noted)
                     self.acknowledged.append((election.epoch, journal.last))
                 except JournalUnavailable:
                     time.sleep(0.01)

@@ -4,7 +4,7 @@ import pytest
 
 from rota.errors import UnknownNameError
 from rota.live.find_record import MAX_LISTED, find_record
-from rota.live.history import JobRecord
+from rota.live.job_record import JobRecord
 from rota.wire.spec import Spec
 from rota.wire.submission import Submission
 

@@ -3,7 +3,8 @@
 import pytest
 
 from rota.core.scheduler import Scheduler
-from rota.live.history import JobHistory, JobRecord
+from rota.live.history import JobHistory
+from rota.live.job_record import JobRecord
 from rota.model.events import Exited, Outcome
 from rota.wire.spec import Spec
 from rota.wire.submission import Submission

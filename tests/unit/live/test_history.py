@@ -6,7 +6,10 @@ import pytest
 
 from rota.agent.attempt_files import AttemptStatus
 from rota.agent.pace import Pace
-from rota.live.history import _UNSAVED, JobRecord, _how, _parking, _quiet_seconds, step_rate
+from rota.live.attempt_rate import quiet_seconds, step_rate
+from rota.live.history import _how
+from rota.live.job_record import UNSAVED, JobRecord
+from rota.live.parking_text import parking_of
 from rota.wire.spec import Spec
 from rota.wire.submission import Submission, encode_submission
 
@@ -50,15 +53,15 @@ def test_how_it_left(part: AttemptStatus, said: str) -> None:
         ("sleep", ("node", "later"), True, ("sleep", "so it is")),
         ("exit", ("node", "later"), True, ("exit", "so it is")),
         ("exit", ("node", "later"), False, ("stay", "it does not save its state, and can't be parked: so it is")),
-        ("exit", ("node", _UNSAVED), True, ("stay", _UNSAVED)),
-        ("sleep", ("stay", _UNSAVED), True, ("sleep", _UNSAVED)),
+        ("exit", ("node", UNSAVED), True, ("stay", UNSAVED)),
+        ("sleep", ("stay", UNSAVED), True, ("sleep", UNSAVED)),
     ],
 )
 def test_how_it_is_parked_is_what_its_node_found(way: str, before: tuple[str, str], saves: bool, said: tuple[str, str]) -> None:
     spec = Spec.model_validate({"run": ["x"], "checkpoint": {"saves": saves}})
     record = JobRecord(1, Submission(spec, "me", "/", {}), 0.0, park_method=before[0], park_reason=before[1])
     part = left(None, 0, 0)._replace(park_method=way, park_reason="so it is")
-    assert _parking(record, part) == said
+    assert parking_of(record, part) == said
 
 
 def running(done: float, stepped_s: float, paced: tuple[float, float] | None, **changes: Any) -> AttemptStatus:
@@ -92,8 +95,8 @@ def test_a_job_that_stalls_becomes_slower() -> None:
 
 def test_what_it_has_done_since_its_last_report_is_no_longer_left() -> None:
     part = running(501, 70.0, (60.0, 1.0))
-    assert _quiet_seconds(part, 72.0) == pytest.approx(2.0)
-    assert _quiet_seconds(part, 160.0) == 0.0 == _quiet_seconds(None, 160.0), "one that stalls does nothing"
+    assert quiet_seconds(part, 72.0) == pytest.approx(2.0)
+    assert quiet_seconds(part, 160.0) == 0.0 == quiet_seconds(None, 160.0), "one that stalls does nothing"
 
 
 def test_an_empty_text_of_an_earlier_version_is_none() -> None:
@@ -103,7 +106,7 @@ def test_an_empty_text_of_an_earlier_version_is_none() -> None:
     assert (record.name, record.phase, record.problem, record.parking_problem) == ("job-3", "running", None, None)
     before = "sleep: it was told to stop and left without saving, so where it can't be parked it is left running from now on"
     old = JobRecord.of(3, sent, written | {"parking": before})
-    assert (old.park_method, old.park_reason) == ("sleep", _UNSAVED)
+    assert (old.park_method, old.park_reason) == ("sleep", UNSAVED)
     assert record.steps_problem == "it reported 9" and JobRecord.of(3, sent, record.to_plain()) == record
 
 
@@ -111,7 +114,7 @@ def test_an_empty_text_of_an_earlier_version_is_none() -> None:
     ("written", "method", "reason"),
     [
         ("exit: its spec has park: false", "exit", "its spec has park: false"),
-        (f"stay: {_UNSAVED}", "stay", _UNSAVED),
+        (f"stay: {UNSAVED}", "stay", UNSAVED),
         ("", None, None),
     ],
 )

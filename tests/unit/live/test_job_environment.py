@@ -23,7 +23,7 @@ def test_a_job_gets_the_variables_of_slurm_only_if_it_asks_for_them() -> None:
 
     def found(**more: str) -> dict[str, str]:
         spec = Spec.model_validate({"run": "true", "name": "net", "env": {"SLURM_JOB_ID": "mine"}, **more})
-        env = job_environment(launch, Submission(spec, "ana", "/work", {}), place, "home", "life")
+        env = job_environment(launch, Submission(spec, "ana", "/work", {}), place, "home")
         return {name: value for name, value in env.items() if name.startswith("SLURM")}
 
     assert found() == {"SLURM_JOB_ID": "mine"}

@@ -14,9 +14,13 @@ import pytest
 from rota.core.snapshot import make_codec
 from rota.errors import JournalError
 from rota.live.election import Election
-from rota.live.journal import Journal, KeptJob
+from rota.live.event_notes import KeptEvent
+from rota.live.job_events import EventKind, JobEvent
+from rota.live.journal import Journal
 from rota.live.journal_entries import JournalEntry
+from rota.live.journal_history import KeptJob, Noted
 from rota.live.journal_place import open_journal
+from rota.live.usage import NOTHING, UsageKey, UsageRow
 from rota.model.events import Decided, External, Progressed, Submitted, TimerFired
 from rota.model.job import JobSpec
 from tests.postgres import PostgresServer, postgres_server
@@ -51,7 +55,7 @@ def turn(number: int) -> tuple[float, list[External], Decided | None]:
 
 def fill(journal: Journal, first: int, last: int) -> None:
     for number in range(first, last + 1):
-        journal.append(*turn(number), {number: KeptJob({"name": f"j{number}"}, {"phase": "queued"}, number % 3 == 0)})
+        journal.append(*turn(number), Noted({number: KeptJob({"name": f"j{number}"}, {"phase": "queued"}, number % 3 == 0)}))
 
 
 def same(entry: JournalEntry, number: int) -> bool:
@@ -73,7 +77,7 @@ def test_what_goes_in_comes_out(opens: Open, monkeypatch: pytest.MonkeyPatch) ->
     assert [entry.number for entry in again.entries(after=5)] == [6, 7] and again.last == 7
     assert [job for job, _, _ in again.jobs(unfinished=True)] == [1, 2, 4, 5, 7]
     assert again.job(3) == ({"name": "j3"}, {"phase": "queued"}) and again.job(99) is None
-    again.append(*turn(8), {3: KeptJob({"name": "ignored"}, {"phase": "finished"}, True)})
+    again.append(*turn(8), Noted({3: KeptJob({"name": "ignored"}, {"phase": "finished"}, True)}))
     assert again.job(3) == ({"name": "j3"}, {"phase": "finished"}), "a spec never changes"
     again.close()
 
@@ -110,7 +114,7 @@ def test_a_failed_transaction_leaves_nothing(opens: Open) -> None:
     journal = opens()
     fill(journal, 1, 1)
     with pytest.raises(TypeError):
-        journal.append(*turn(2), {2: KeptJob({"x": 1}, {"y": 1}, None)})  # type: ignore[arg-type]
+        journal.append(*turn(2), Noted({2: KeptJob({"x": 1}, {"y": 1}, None)}))  # type: ignore[arg-type]
     assert journal.last == 1 and len(list(journal.entries())) == 1
     fill(journal, 2, 2)
     assert journal.last == 2
@@ -200,3 +204,27 @@ def test_a_configuration_that_another_connection_replaced_is_read_again(opens: O
     assert writer.configuration(0) is None
     for each in (writer, reader):
         each.close()
+
+
+def test_a_journal_of_the_version_before_gets_the_tables_of_today(opens: Open) -> None:
+    journal = opens()
+    fill(journal, 1, 2)
+    with journal._store.transaction():
+        journal._store.execute("DROP TABLE job_events")
+        journal._store.execute("DROP TABLE usage")
+        journal._store.execute("UPDATE meta SET value = '2' WHERE key = 'schema'")
+    journal.close()
+    again = opens()
+    assert again.events_of(1) == [] and list(again.usage()) == [], "it kept neither"
+    key, amounts = UsageKey(3, "ana", "vision", "V100"), NOTHING._replace(submitted=2, gpu_seconds=1.5)
+    event = JobEvent(kind=EventKind.HELD, at_s=3.0, by="ops")
+    noted = Noted({}, [KeptEvent(1, 1, 3.0, event.to_plain())], [UsageRow(key, amounts)])
+    again.append(*turn(3), noted)
+    again.append(*turn(4), Noted({}, [], [UsageRow(key, amounts), UsageRow(key._replace(owner="leo"), amounts)]))
+    again.close()
+    found = opens()
+    assert [each.number for each in found.entries()] == [1, 2, 3, 4]
+    assert found.events_of(1) == [event] and found.events_of(2) == []
+    assert list(found.usage(3)) == [UsageRow(key, amounts.plus(amounts)), UsageRow(key._replace(owner="leo"), amounts)]
+    assert list(found.usage(4)) == []
+    found.close()

@@ -20,7 +20,8 @@ from rota.compose.live_scheduler import JOURNAL_CODEC, make_scheduler, read_setu
 from rota.compose.registry import make_policy
 from rota.errors import JournalError
 from rota.live.election import Election
-from rota.live.journal import AskedAbout, Journal, KeptJob
+from rota.live.journal import AskedAbout, Journal
+from rota.live.journal_history import KeptJob, Noted
 from rota.live.journal_packs import count_entries
 from rota.live.journal_place import open_journal
 from rota.live.recovery import recover
@@ -57,7 +58,7 @@ class Queue:
             asked = None if question.call_jobs is None or self.whole else AskedAbout(question.decision, question.call_jobs)
             self.scheduler.fold(self.now_s, events)
             decided = self.scheduler.decide()
-            kept = {e.job: KeptJob({"name": e.spec.name}, {}, False) for e in events if isinstance(e, Submitted)}
+            kept = Noted({e.job: KeptJob({"name": e.spec.name}, {}, False) for e in events if isinstance(e, Submitted)})
             self.journal.append(self.now_s, events, decided, kept, asked)
             events = [event for command in self.scheduler.commit(decided) for event in self._answer(command)]
 
@@ -278,7 +279,8 @@ def written_by_version_1(path: Path) -> list[str]:
         queue.submit(10)
         found = texts(journal)
     with closing(sqlite3.connect(path)) as db:
-        db.execute("DROP TABLE packs")
+        for table in ("packs", "job_events", "usage"):
+            db.execute(f"DROP TABLE {table}")
         db.execute("UPDATE meta SET value = '1' WHERE key = 'schema'")
         db.commit()
         tables = {sql for (sql,) in db.execute("SELECT sql FROM sqlite_master WHERE sql IS NOT NULL")}
@@ -306,7 +308,7 @@ def test_a_journal_of_the_version_before_is_read_written_and_packed(tmp_path: Pa
         assert texts(journal)[: len(before)] == before
         check_replay(journal)
     with closing(sqlite3.connect(path)) as db:
-        assert db.execute("SELECT value FROM meta WHERE key = 'schema'").fetchone() == ("2",)
+        assert db.execute("SELECT value FROM meta WHERE key = 'schema'").fetchone() == ("3",)
 
 
 @pytest.mark.slow

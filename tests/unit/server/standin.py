@@ -26,6 +26,7 @@ from rota.wire.rows import (
     ENDED,
     HOLDING,
     CancelRow,
+    EventRow,
     GpuRow,
     JobRow,
     LogChunk,
@@ -35,6 +36,8 @@ from rota.wire.rows import (
     ReasonRow,
     StatusRow,
     TakenRow,
+    UsageGroupRow,
+    UsageReportRow,
     WhyRow,
 )
 from rota.wire.spec import Range, Spec
@@ -161,6 +164,29 @@ class Standin:
         whole = data.decode("utf-8", "ignore").encode() if len(data) == limit else data
         end = offset + len(whole)
         return LogChunk(text=whole.decode("utf-8", "replace"), next_offset=end, ended=ended and end == len(self.output[job]))
+
+    def events(self, job: int) -> list[EventRow]:
+        row = self.rows[job]
+        return [EventRow(job=job, at=row.submitted_at, kind="submitted", text=f"submitted by {row.user}", by=row.user)]
+
+    def report(self, by: str, days: int) -> UsageReportRow:
+        group = UsageGroupRow(
+            name="ana",
+            submitted=len(self.rows),
+            finished=0,
+            failed=0,
+            cancelled=0,
+            gpu_seconds=days * 3600.0,
+            work_seconds=0.0,
+            mean_wait_seconds=None,
+            mean_jct_seconds=None,
+            attempts=0,
+            preemptions=0,
+            preempted_seconds=0.0,
+            broken_seconds=0.0,
+            gpus_busy=0.5,
+        )
+        return UsageReportRow(since=now(), until=now(), by=by, groups=[group], total=replace(group, name=None))
 
     def status(self) -> StatusRow:
         busy = sum(row.gpus for row in self.rows.values() if row.accelerator)

@@ -6,6 +6,7 @@ from pathlib import Path
 
 import pytest
 
+from rota.errors import TraceError
 from rota.model.job import Arrival, JobSpec
 from rota.traces.pollux import STEPS, steps_to_end
 from rota.traces.read_trace import FORMATS, read_trace
@@ -47,6 +48,31 @@ KALOS = """job_id,arrival_time,num_iteration,iteration_computing_time,gpu_worker
 0,0.0,209,0.5,128,0,8.0,10.0,500
 1,313.0,156,0.5,1,0,0.0,10.0,500
 """
+SACCT = """JobID|JobName|User|Account|State|Submit|ElapsedRaw|ReqTRES|AllocTRES
+412|train, "big"|ana|vision|COMPLETED|2026-01-05T09:00:00|3600|billing=8,cpu=8,gres/gpu:a100=4,gres/gpu=4|cpu=8,gres/gpu=4,mem=64G
+412.batch|batch|||COMPLETED|2026-01-05T09:00:00|3600||cpu=8,gres/gpu=4
+413_7||leo|speech|FAILED|2026-01-05T08:59:00|60|cpu=1,gres/gpu=1|cpu=1,gres/gpu=1
+414|x|leo|speech|CANCELLED by 1000|2026-01-05T09:00:00|0|gres/gpu=1|
+415|x|leo|speech|RUNNING|2026-01-05T09:00:00|9|gres/gpu=1|gres/gpu=1
+416|x|leo|speech|TIMEOUT|2026-01-05T09:00:00|9|cpu=4|cpu=4
+"""
+KUEUE = """{
+  "apiVersion": "v1", "items": [
+    {"kind": "Workload", "metadata": {"name": "job-a", "namespace": "vision", "labels": {"user": "ana"},
+                                      "creationTimestamp": "2026-01-05T09:00:00Z"},
+     "spec": {"queueName": "main", "podSets": [{"count": 2, "template": {"spec": {"containers": [
+        {"resources": {"requests": {"nvidia.com/gpu": "4"}, "limits": {"nvidia.com/gpu": 4, "cpu": "8"}}}, {}]}}}]},
+     "status": {"conditions": [{"type": "Admitted", "status": "True", "lastTransitionTime": "2026-01-05T09:10:00Z"},
+                               {"type": "Finished", "status": "True", "lastTransitionTime": "2026-01-05T10:10:00Z"}]}},
+    {"metadata": {"name": "job-b", "namespace": "vision", "creationTimestamp": "2026-01-05T08:00:00Z"},
+     "spec": {"podSets": [{"template": {"spec": {"containers": [{"resources": {"limits": {"amd.com/gpu": "1"}}}]}}}]},
+     "status": {"conditions": [{"type": "QuotaReserved", "status": "True", "lastTransitionTime": "2026-01-05T08:00:00Z"},
+                               {"type": "Finished", "status": "True", "lastTransitionTime": "2026-01-05T08:00:30Z"}]}},
+    {"metadata": {"name": "job-c"}, "spec": {}}
+  ],
+  "kind": "List"
+}
+"""
 SAMPLES = {
     "rota": "submit_time,gpus,duration\n0,1,5\n",
     "philly": PHILLY,
@@ -57,6 +83,8 @@ SAMPLES = {
     "openb": OPENB,
     "kalos": KALOS,
     "gavel": GAVEL_10,
+    "sacct": SACCT,
+    "kueue": KUEUE,
 }
 
 
@@ -218,3 +246,72 @@ def test_kalos(tmp_path: Path) -> None:
     trace = read_trace(write(tmp_path, KALOS))
     assert trace.arrivals == (Arrival(0.0, JobSpec(name="kalos-0", gpus=1024, steps=104.5)),)
     assert trace.skipped == (SkippedRow(3, "requests no GPU"),)
+
+
+def test_sacct(tmp_path: Path) -> None:
+    trace = read_trace(write(tmp_path, SACCT))
+    assert trace.arrivals == (
+        Arrival(0.0, JobSpec(name="slurm-413_7", gpus=1, steps=60.0, tenant="speech", user="leo")),
+        Arrival(60.0, JobSpec(name='train, "big"', gpus=4, steps=3600.0, accelerators=("A100",), tenant="vision", user="ana")),
+    )
+    assert [each.why for each in trace.skipped] == ["is a step of a job", "ran for no time", "had not ended", "requests no GPU"]
+    write_trace(trace, tmp_path / "ours.csv")
+    assert read_trace(tmp_path / "ours.csv").arrivals == trace.arrivals
+
+
+def test_sacct_with_elapsed_as_people_read_it(tmp_path: Path) -> None:
+    text = (
+        "JobID|Submit|Elapsed|AllocTRES\n1|1767603600|1-02:03:04|gres/gpu=2\n2|1767603601|05:06|gres/gpu:a100=1,gres/gpu:v100=2\n"
+    )
+    found = [(each.submitted_s, each.spec.gpus, each.spec.steps) for each in read_trace(write(tmp_path, text)).arrivals]
+    assert found == [(0.0, 2, 93784.0), (1.0, 3, 306.0)]
+
+
+@pytest.mark.parametrize(
+    ("text", "message"),
+    [
+        ("JobID|Submit|ElapsedRaw\n1|2026-01-05T09:00:00|5\n", r":1  alloctres — the sacct format needs this column or reqtres"),
+        ("JobID|ElapsedRaw|AllocTRES\n1|5|gres/gpu=1\n", r":1  submit — the sacct format needs this column"),
+        (
+            "JobID|Submit|ElapsedRaw|AllocTRES\n1|yesterday|5|gres/gpu=1\n",
+            r":2  submit: 'yesterday' — is not YYYY-MM-DDTHH:MM:SS",
+        ),
+        ("JobID|Submit|Elapsed|AllocTRES\n1|5|soon|gres/gpu=1\n", r":2  elapsed: 'soon' — is not \[DAYS-\]HH:MM:SS"),
+        ("JobID|Submit|Elapsed|AllocTRES\n1|5|1:00|gres/gpu=many\n", r":2  alloctres: .* — has no number of GPUs"),
+        ("JobID|Submit|Elapsed|AllocTRES\n1|5|1:00|a|b\n", r":2  cells: 5 — the header has 4 columns"),
+    ],
+)
+def test_a_fault_of_sacct_is_one_clear_line(tmp_path: Path, text: str, message: str) -> None:
+    with pytest.raises(TraceError, match=message):
+        read_trace(write(tmp_path, text))
+
+
+def test_kueue(tmp_path: Path) -> None:
+    trace = read_trace(write(tmp_path, KUEUE))
+    assert trace.arrivals == (
+        Arrival(0.0, JobSpec(name="job-b", gpus=1, steps=30.0, tenant="vision")),
+        Arrival(3600.0, JobSpec(name="job-a", gpus=8, steps=3600.0, tenant="vision", user="ana")),
+    )
+    assert trace.lines == (9, 3) and [(each.line, each.why) for each in trace.skipped] == [(13, "requests no GPU")]
+    listed = "[" + KUEUE.split("[", 1)[1].rsplit("]", 1)[0] + "]"
+    assert read_trace(write(tmp_path, listed)).arrivals == trace.arrivals, "a list alone will do"
+    assert len(read_trace(write(tmp_path, KUEUE), where=[("user", "ana")])) == 1
+
+
+@pytest.mark.parametrize(
+    ("old", "new", "message"),
+    [
+        ('"count": 2', '"count": -2', r":3  podSets.count: '-2' — is not a number"),
+        ('"nvidia.com/gpu": "4"', '"nvidia.com/gpu": "four"', r":3  resources.requests.nvidia.com/gpu: 'four'"),
+        ('"2026-01-05T08:00:30Z"', '"late"', r":9  finished: 'late' — is not a time of Kubernetes"),
+        ('"creationTimestamp": "2026-01-05T08:00:00Z"', '"x": 1', r":9  created: '' — is not a time"),
+        ('"kind": "Workload"', '"kind": "Job"', r":3  kind: 'Job' — is not a Workload"),
+        ('"spec": {}', '"spex": {}', r":13  spec — a workload needs this"),
+        ('"items"', '"things"', r":1  items — has no list of workloads"),
+        ("{}]}}}]},", "{}]}}}]},,", r":6 — is not JSON"),
+    ],
+)
+def test_a_fault_of_kueue_is_one_clear_line(tmp_path: Path, old: str, new: str, message: str) -> None:
+    assert old in KUEUE
+    with pytest.raises(TraceError, match=message):
+        read_trace(write(tmp_path, KUEUE.replace(old, new, 1)))

@@ -1,0 +1,107 @@
+"""The record of one job: its submission, and what only the history keeps of it."""
+
+from collections.abc import Mapping
+from dataclasses import MISSING, dataclass, field, fields
+from typing import Any
+
+from rota.live.gpu_stay import GpuStay
+from rota.park.park_method import STAY, can_sleep
+from rota.wire.rows import ENDED
+from rota.wire.submission import Submission, decode_submission
+
+UNSAVED = "it exited without saving when it was asked to stop, so it is parked if possible, and otherwise keeps running"
+_UNSAVED_BEFORE = "left without saving"
+"""Part of this sentence in homes of version 0.1."""
+
+Parking = tuple[str | None, str | None]
+"""Park method and its reason; None if unknown."""
+
+
+@dataclass
+class JobRecord:
+    """One job: its submission, and what only the history keeps."""
+
+    id: int
+    submitted: Submission
+    submitted_s: float
+    started_s: float | None = None
+    ended_s: float | None = None
+    phase: str = "queued"
+    suspensions: int = 0
+    lost_steps: float = 0.0
+    lost_seconds: float = 0.0
+    """Work that was done and lost in all its attempts, in seconds."""
+    steps_done: float | None = None
+    steps_total: float | None = None
+    exit_code: int | None = None
+    """Exit code of its last attempt; None while it has another."""
+    last_change: str = ""
+    steps_per_second: float | None = None
+    """Rate of its last attempt, or of an earlier one that reported steps."""
+    metrics: dict[str, float] = field(default_factory=dict)
+    """Latest numbers that it reported, such as its loss."""
+    park_method: str | None = None
+    """Park method, from the submission or from the node that last started the job; None if unknown. `rota/park/` has them all."""
+    park_reason: str | None = None
+    """Why it has this park method; None if unknown."""
+    parking_problem: str | None = None
+    """Why the last attempt to park it failed; None if it succeeded."""
+    steps_problem: str | None = None
+    """Why some reported steps do not count; None if all count."""
+    problem: str | None = None
+    """What its last attempt failed to do, if that was a setback; None otherwise."""
+    stay: GpuStay | None = None
+    """The current attempt and its GPUs; None while there is none."""
+    gpu_seconds: float = 0.0
+    """GPU-seconds of all attempts so far, without the time since `stay.since_s`."""
+    work_seconds: float = 0.0
+    """Normalised work of all attempts so far, in seconds of a GPU of its best type."""
+    events: int = 0
+    """Number of events in the journal."""
+    last_kind: str = ""
+    """Kind of the last event, other than `held` and `released`."""
+    moving_from: str | None = None
+    """Placement that the job left to run elsewhere; None if the job was not moved."""
+    held_by: str | None = None
+    """User who holds the job; empty if unknown, None if the job is not held."""
+    cancelled_by: str | None = None
+    """User who asked to cancel the job; None if unknown, or if no user did."""
+
+    @property
+    def name(self) -> str:
+        return self.submitted.spec.name or f"job-{self.id}"
+
+    @property
+    def ended(self) -> bool:
+        return self.phase in ENDED
+
+    def to_plain(self) -> dict[str, Any]:
+        """Return the row for the journal: every field that does not have its default."""
+        return {name: value for name, default in _KEPT.items() if (value := getattr(self, name)) != default}
+
+    @classmethod
+    def of(cls, job: int, submitted: Mapping[str, Any], plain: Mapping[str, Any]) -> "JobRecord":
+        """Return a record from the journal, where earlier versions wrote an empty text for none."""
+        kept: dict[str, Any] = {
+            name: plain[name] for name in _KEPT if name in plain and (plain[name] != "" or name in _MAY_BE_EMPTY)
+        }
+        if plain.get("parking"):  # method and reason as one text, in earlier versions
+            way, _, why = plain["parking"].partition(": ")
+            kept["park_method"], kept["park_reason"] = unsaved(way) if _UNSAVED_BEFORE in why else (way, why or None)
+        if kept.get("stay") is not None:
+            kept["stay"] = GpuStay(*kept["stay"])
+        return cls(job, decode_submission(submitted), **kept)
+
+
+_KEPT: dict[str, Any] = {
+    each.name: {} if each.default is MISSING and each.default_factory is not MISSING else each.default
+    for each in fields(JobRecord)
+    if each.name not in ("id", "submitted")
+}
+"""Fields that the journal keeps as the row of a job, with their defaults."""
+_MAY_BE_EMPTY = ("held_by",)
+
+
+def unsaved(way: str | None) -> Parking:
+    """Return the park method and the reason of a job that exited without saving."""
+    return way if can_sleep(way or "") else STAY, UNSAVED
