@@ -50,7 +50,7 @@ def policies(incomplete: str) -> Words:
     from rota.compose.registry import PLACER_REGISTRY, POLICY_REGISTRY
 
     policy, plus, _ = incomplete.partition("+")
-    if plus:
+    if plus and _PLAIN.fullmatch(policy):
         return _beginning([f"{policy}+{placer}" for placer in PLACER_REGISTRY.names()], incomplete)
     return _beginning(POLICY_REGISTRY.names(), incomplete)
 

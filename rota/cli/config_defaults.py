@@ -81,6 +81,8 @@ def check_names(sections: Mapping[str, "TreeEntry"]) -> None:
 
 
 def _section(command: Any, name: str, section: "TreeEntry") -> Iterator[FlagDefault]:
+    from rota.wire.config_file import CLIENT_SETTINGS
+
     below = getattr(command, "commands", None)
     if below is not None:
         for word, entry in section.mapping().items():
@@ -89,10 +91,12 @@ def _section(command: Any, name: str, section: "TreeEntry") -> Iterator[FlagDefa
             yield from _section(below[word], f"{name} {word}", entry)
         return
     flags = {word.removeprefix("--"): flag for flag in command.params for word in flag.opts if word.startswith("--")}
-    known = {word: flag for word, flag in flags.items() if word not in (*ONE_CALL.get(name, ()), "help")}
+    known = {word: flag for word, flag in flags.items() if word not in (*ONE_CALL.get(name, ()), *CLIENT_SETTINGS, "help")}
     seen: dict[str, int] = {}
     for given, entry in section.mapping().items():
         word = given.replace("_", "-")
+        if word in CLIENT_SETTINGS:
+            raise entry.wrong("is a setting of all commands.", hint=f"{word}: ..., at the top of the file")
         if word in flags and word not in known:
             raise entry.wrong("is for one call, not a default.", hint=f"rota {name} --{word}")
         if word not in known:

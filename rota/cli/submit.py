@@ -1,6 +1,7 @@
 """`rota submit`: submit a job."""
 
 import math
+import shlex
 import sys
 from datetime import date
 from pathlib import Path
@@ -24,6 +25,8 @@ SPECS = (".yaml", ".yml")
 SCRIPTS = (".sh", ".bash", ".sbatch", ".slurm", ".py")
 FLAGS = {"accelerators": "accelerator"}
 """Field of a spec -> its flag, where the two names differ."""
+ClickError: Any = typer.BadParameter.__base__.__base__  # type: ignore[union-attr]
+"""Error of the command-line library."""
 _HINT = "rota submit job.yaml, rota submit train.sh, or rota submit -- python train.py"
 
 
@@ -33,7 +36,20 @@ class Submit(Quick):
     def parse_args(self, ctx: Any, args: list[str]) -> list[str]:
         ours = args[: args.index("--")] if "--" in args else args
         ctx.meta["rota.command"] = args[len(ours) + 1 :] if len(ours) < len(args) else None
-        return super().parse_args(ctx, ours)
+        try:
+            return super().parse_args(ctx, [*ours])  # a copy, since the parser takes words out
+        except ClickError as error:
+            raise _hint_at_arguments(error, ours) from None
+
+
+def _hint_at_arguments(error: Exception, words: list[str]) -> Exception:
+    """Return the error; with a better hint if an unknown flag follows a script, since it may be meant for the script."""
+    script = next((i for i, word in enumerate(words) if word.lower().endswith(SCRIPTS)), len(words))
+    flag = getattr(error, "option_name", None)
+    if flag is None or flag not in {word.partition("=")[0] for word in words[script:]}:
+        return error
+    again = shlex.join(["rota", "submit", *words[: script + 1], "--", *words[script + 1 :]])
+    return OptionError("is not a flag of rota submit; arguments of a script follow --.", field=flag, hint=again)
 
 
 COMMAND = Submit

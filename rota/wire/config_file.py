@@ -19,7 +19,7 @@ CONFIG_VARIABLE = "ROTA_CONFIG"
 """Environment variable with the only file to read; the null device for none."""
 SYSTEM_FILE = Path("/etc/rota/config.yaml")
 MAX_BYTES = 1_000_000
-_INSTEAD = f"{CONFIG_VARIABLE}=FILE names another file, {CONFIG_VARIABLE}={os.devnull} none"
+_INSTEAD = f"{CONFIG_VARIABLE}=FILE for another file, or {CONFIG_VARIABLE}={os.devnull} for none"
 
 
 class ConfigFile(NamedTuple):
@@ -96,8 +96,9 @@ def _text(path: Path) -> str:
             path = path.parent / path.readlink()
         data = read_file(path, MAX_BYTES + 1)
     except NotYours as problem:
-        problem.hint = problem.hint if problem.hint.startswith("chmod") else _INSTEAD
-        raise
+        hint = problem.hint if problem.hint.startswith("chmod") else _INSTEAD
+        seen = problem.message if problem.where == where else f"{where} — is not read: {problem.message}"
+        raise NotYours(seen, hint=hint) from None
     except OSError as problem:
         raise OptionError(f"cannot be read: {problem.strerror}.", where=where, hint=_INSTEAD) from None
     if len(data) > MAX_BYTES:

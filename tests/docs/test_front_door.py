@@ -12,14 +12,22 @@ KINDS = ("Tutorials", "How-tos", "Reference", "Background", "Contributing")
 
 
 def test_it_opens_on_the_two_commands_the_picture_and_four_doors() -> None:
-    commands, picture, doors = INDEX.index("make demo"), INDEX.index("](images/page-top.png)"), INDEX.index("{container} doors")
-    assert commands < INDEX.index("make test") < picture < doors
+    marks = ("pip install rota-scheduler", "rota demo", "make demo", "make test", "](images/page-top.png)", "{container} doors")
+    places = [INDEX.index(mark) for mark in marks]
+    assert places == sorted(places)
     assert re.findall(r"^### (.*)$", INDEX, re.MULTILINE) == [
         "I compare policies",
         "I submit jobs",
         "I run the machines",
         "I extend Rota",
     ]
+
+
+def test_the_readme_starts_from_the_package_too() -> None:
+    text = (ROOT / "README.md").read_text(encoding="utf-8")
+    block = re.findall(r"```sh\n(.*?)```", text, re.DOTALL)[0].splitlines()
+    assert block[0] == "pip install rota-scheduler" and block[1].startswith("rota demo ")
+    assert text.index("MEAN JCT") < text.index("make demo"), "a checkout comes later"
 
 
 def test_every_page_is_of_one_kind() -> None:

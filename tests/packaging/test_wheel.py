@@ -1,10 +1,11 @@
-"""The wheel, built from the tree and installed into a clean environment."""
+"""The wheel and the sources, built from the tree; the wheel installed into a clean environment, where the demo runs."""
 
 import importlib.util
 import os
 import re
 import subprocess
 import sys
+import tarfile
 import zipfile
 from pathlib import Path
 
@@ -83,6 +84,40 @@ def test_the_wheel_holds_the_package_and_nothing_else(wheel: Path) -> None:
     assert sources <= set(names)
     assert [name for name in names if name.endswith("/licenses/LICENSE")]
     assert [name for name in names if name.endswith("/licenses/NOTICE")]
+
+
+@pytest.fixture(scope="module")
+def sources(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    out = tmp_path_factory.mktemp("sources")
+    run(sys.executable, "-m", "build", "--sdist", "--no-isolation", "--outdir", out, ROOT, cwd=out)
+    (built,) = out.glob("*.tar.gz")
+    return built
+
+
+def test_the_sources_build_the_same_wheel(sources: Path, wheel: Path, tmp_path: Path) -> None:
+    folder = f"rota_scheduler-{source_version()}"
+    assert sources.name == f"{folder}.tar.gz"
+    with tarfile.open(sources) as archive:
+        archive.extractall(tmp_path, filter="data")
+    inside = {path.relative_to(tmp_path / folder).as_posix() for path in (tmp_path / folder).rglob("*")}
+    assert {"Containerfile", "Makefile", "tests/conftest.py", "docs/index.md", "requirements.lock"} <= inside
+    assert not [name for name in inside if name.startswith((".venv", "docs/_build", ".git/"))]
+    run(sys.executable, "-m", "build", "--wheel", "--no-isolation", "--outdir", tmp_path, tmp_path / folder, cwd=tmp_path)
+    (again,) = tmp_path.glob("*.whl")
+    with zipfile.ZipFile(wheel) as one, zipfile.ZipFile(again) as other:
+        assert {each.filename: each.CRC for each in one.infolist()} == {each.filename: each.CRC for each in other.infolist()}
+
+
+def test_the_demo_runs_in_an_empty_folder(clean_python: Path, tmp_path: Path) -> None:
+    told = run(clean_python.parent / "rota", "demo", cwd=tmp_path)
+    assert told.startswith("POLICY") and "tiresias+pal" in told
+    assert [each.name for each in tmp_path.iterdir()] == ["rota-demo.html"]
+
+
+def test_the_first_command_of_the_readme_names_the_package() -> None:
+    first = re.findall(r"```sh\n(.*?)\n", (ROOT / "README.md").read_text(encoding="utf-8"))[0]
+    name = re.findall(r'^name = "(.*)"$', (ROOT / "pyproject.toml").read_text(encoding="utf-8"), re.MULTILINE)[0]
+    assert first == f"pip install {name}"
 
 
 def test_a_clean_install_imports_and_runs(clean_python: Path, tmp_path: Path) -> None:

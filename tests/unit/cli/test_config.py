@@ -64,6 +64,7 @@ WRONG = [
     ("submit: {gpu-memory: 1 GiB, gpu_memory: 2 GiB}", "submit.gpu_memory", "is already given on line 2."),
     ("submit: {key: once}", "submit.key", "is for one call, not a default."),
     ("submit: [gpus]", "submit", "is not a mapping."),
+    ("jobs: {home: /srv/rota}", "jobs.home: '/srv/rota'", "is a setting of all commands."),
     ("up: {detach: true}", "up.detach", "is for one call, not a default."),
     ("jobs: {watch: 3}", "jobs.watch: '3'", "is neither true nor false."),
     ("jobs: {output: yaml}", "jobs.output: 'yaml'", "not an output."),

@@ -31,7 +31,7 @@ from tests.waiting import LONG_SECONDS
     [
         (("submit",), "nothing to run"),
         (("submit", "--"), "no command follows --"),
-        (("submit", "train.py"), "neither a spec"),
+        (("submit", "train.c"), "neither a spec"),
         (("submit", "python", "train.py"), "a command follows --"),
         (("submit", "absent.yaml"), "no such file"),
         (("submit", "absent.sh"), "no such script"),

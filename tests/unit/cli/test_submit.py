@@ -90,6 +90,15 @@ def test_a_python_script(served: Served, rota: Rota, monkeypatch: pytest.MonkeyP
     assert rota("submit", "nowhere.py")[2].startswith("nowhere.py — there is no such script.")
 
 
+def test_an_unknown_flag_after_a_script_may_be_meant_for_the_script(rota: Rota) -> None:
+    code, out, err = rota("submit", "--gpus", "2", "train.py", "a b", "--epochs=3")
+    assert (code, out) == (2, "") and err == (
+        "--epochs — is not a flag of rota submit; arguments of a script follow --.\n"
+        "Try: rota submit --gpus 2 train.py -- 'a b' --epochs=3\n"
+    )
+    assert rota("submit", "--epochs", "3", "train.py")[2].startswith("No such option: --epochs")
+
+
 def test_the_map_from_slurm_names_what_exists(rota: Rota) -> None:
     rows = json.loads(rota("slurm", "-o", "json")[1])
     commands = [each["rota"].split() for each in rows if each["kind"] == "command"]

@@ -111,6 +111,7 @@ def test_a_file_of_another_user_is_refused(files: tuple[Path, Path], tmp_path: P
         os.chown(mine if what == "file" else mine.parent, STRANGER, STRANGER)
     with pytest.raises(NotYours) as problem:
         read_config()
+    assert problem.value.message.startswith(f"{mine} — ")
     assert "user" in problem.value.message and "ROTA_CONFIG" in problem.value.hint
 
 
