@@ -24,6 +24,7 @@ from rota.agent import child
 from rota.agent.attempt_files import LaunchOrder
 from rota.agent.child import NOT_FOUND, NOT_RUN, NotStarted
 from rota.agent.constants import ATTEMPT_ID, RUN_FOLDER
+from rota.agent.job_cgroup import enter_group, make_group
 from rota.agent.job_folder import JOBS, OthersJobFolder
 from rota.agent.job_user import CLUSTER_NODE, JobUser, UnknownUser, become, find_user
 from rota.agent.processes import MARK, boot_s, kill_number
@@ -50,6 +51,8 @@ class _NewProcess(NamedTuple):
     """Standard input, standard output, and the pipe for a report of what failed."""
     mark: int
     supervisor: int
+    group: Path | None
+    """Control group of the job; None if it has none."""
 
 
 def user_of(order: LaunchOrder) -> JobUser:
@@ -83,8 +86,9 @@ def start(order: LaunchOrder, folder: OthersJobFolder, *, log: int) -> int:
         report, reports = os.pipe2(os.O_CLOEXEC)
         for descriptor in (null, mark, report):
             opened.callback(os.close, descriptor)
+        group = make_group(order.env.get(ATTEMPT_ID, ""))
         env = {**user.variables, **order.env, RUN_FOLDER: str(folder.path)}
-        wanted = _NewProcess(user, list(order.argv), env, order.workdir, (null, log, reports), mark, os.getpid())
+        wanted = _NewProcess(user, list(order.argv), env, order.workdir, (null, log, reports), mark, os.getpid(), group)
         pid = os.fork()
         if pid == 0:
             _run(wanted)
@@ -111,6 +115,8 @@ def _run(wanted: _NewProcess) -> NoReturn:
     report = wanted.descriptors[2]
     try:
         os.setsid()
+        if wanted.group is not None:
+            enter_group(wanted.group)
         _drop_settings()
         become(wanted.user)
         child.gain_no_rights()

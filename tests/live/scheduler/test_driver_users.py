@@ -12,7 +12,7 @@ from rota.model.commands import Resume, Suspend, SuspendKind
 from rota.model.events import Exited, Outcome, Started, Suspended
 from rota.wire.spec import Spec
 from rota.wire.submission import Submission
-from tests.live.agent.users import ANA, NAMELESS, PATH, PYTHON
+from tests.live.agent.users import ANA, NAMELESS, PATH, PYTHON, clean_after_users
 from tests.live.scheduler.driver_bench import PLAIN, Bench, goes_on, started, steps_told
 from tests.stranger import root_only
 from tests.waiting import until
@@ -25,6 +25,7 @@ def bench(public: Path) -> Iterator[Bench]:
     with contextlib.closing(Bench(public)) as made:
         made.events()
         yield made
+    clean_after_users(public)
 
 
 def plain(bench: Bench, uid: int) -> Submission:
