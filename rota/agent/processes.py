@@ -162,6 +162,11 @@ def uid_of(pid: int) -> int | None:
     return None
 
 
+def other_user(uid: int | None) -> int | None:
+    """Return the user of a job if that is not the user of this process; None if it is."""
+    return None if uid is None or uid == os.geteuid() else uid
+
+
 def attempt_id_of(pid: int) -> str:
     """The life that a process was started with; empty: none, or we may not read it."""
     prefix = f"{ATTEMPT_ID}=".encode()

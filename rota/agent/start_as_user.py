@@ -24,10 +24,11 @@ from rota.agent import child
 from rota.agent.attempt_files import LaunchOrder
 from rota.agent.child import NOT_FOUND, NOT_RUN, NotStarted
 from rota.agent.constants import ATTEMPT_ID, RUN_FOLDER
-from rota.agent.job_cgroup import enter_group, make_group
-from rota.agent.job_folder import JOBS, OthersJobFolder
+from rota.agent.job_cgroup import enter_group, make_group, remove_group
+from rota.agent.job_folder import JobFolder
 from rota.agent.job_user import CLUSTER_NODE, JobUser, UnknownUser, become, find_user
-from rota.agent.processes import MARK, boot_s, kill_number
+from rota.agent.others_job_folder import JOBS, OthersJobFolder
+from rota.agent.processes import END_SECONDS, MARK, boot_s, kill_number
 
 UMASK = 0o022
 START_SECONDS = 30.0
@@ -77,8 +78,9 @@ def open_folder(order: LaunchOrder, attempt: Path) -> tuple[OthersJobFolder, soc
         raise NotStarted(f"{JOBS}, which holds the folders of other users' jobs, cannot be used: {why}", NOT_RUN) from error
 
 
-def start(order: LaunchOrder, folder: OthersJobFolder, *, log: int) -> int:
+def start(order: LaunchOrder, folder: JobFolder, *, log: int) -> int:
     """Start the main process and return its number. `log`: pipe for its output. Raise NotStarted."""
+    assert isinstance(folder, OthersJobFolder)
     user = folder.user
     os.fchown(log, user.uid, user.gid)  # so that the job may open /dev/stdout
     with contextlib.ExitStack() as opened:
@@ -93,7 +95,11 @@ def start(order: LaunchOrder, folder: OthersJobFolder, *, log: int) -> int:
         if pid == 0:
             _run(wanted)
         os.close(reports)
-        _check(order, user, _result(pid, report))
+        failure = _result(pid, report)
+        if failure:
+            _wait_for_end(pid)
+            remove_group(order.env.get(ATTEMPT_ID, ""))
+        _check(order, user, failure)
     return pid
 
 
@@ -172,6 +178,16 @@ def _result(pid: int, report: int) -> bytes:
             return os.read(report, _MAX_REPORT_BYTES)
     kill_number(pid)
     return json.dumps([_COMMAND, None, f"it was not started within {START_SECONDS:.0f} s"]).encode()
+
+
+def _wait_for_end(pid: int) -> None:
+    """Wait until a process that ends has ended, but not for long: a disk may hold it up."""
+    with contextlib.suppress(OSError):
+        handle = os.pidfd_open(pid)
+        try:
+            select.select([handle], [], [], END_SECONDS)
+        finally:
+            os.close(handle)
 
 
 def _check(order: LaunchOrder, user: JobUser, failure: bytes) -> None:

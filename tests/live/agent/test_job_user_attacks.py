@@ -21,9 +21,9 @@ from rota.agent.attempt_files import read_order
 from rota.agent.constants import ATTEMPT_ID
 from rota.agent.disk import REPORT_SOCKET
 from rota.agent.job_cgroup import find_group, make_group
-from rota.agent.job_folder import JOBS
 from rota.agent.node_parking import with_parking
 from rota.agent.other_programs import OtherPrograms
+from rota.agent.others_job_folder import JOBS
 from rota.agent.processes import open_files
 from tests.live.agent.users import ANA, LEO, PATH, PYTHON, UserBench
 from tests.stranger import as_stranger, root_only

@@ -11,8 +11,8 @@ from pathlib import Path
 from rota.agent.attempt_files import read_order
 from rota.agent.attempt_handle import PACKAGES
 from rota.agent.constants import ATTEMPT_ID
-from rota.agent.job_folder import clear_gone, discard, place_of
 from rota.agent.machine import LaunchOrder
+from rota.agent.others_job_folder import clear_gone, discard, place_of
 from rota.agent.processes import ProcessIdentity, end_all
 from tests.live.agent.bench import Bench
 from tests.waiting import LONG_SECONDS

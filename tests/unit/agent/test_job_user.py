@@ -7,9 +7,11 @@ from pathlib import Path
 import pytest
 
 from rota.agent.attempt_files import LaunchOrder
-from rota.agent.job_folder import JOBS, JobFolder, place_of
-from rota.agent.job_user import UnknownUser, find_user, other_user
+from rota.agent.job_folder import JobFolder
+from rota.agent.job_user import UnknownUser, find_user
 from rota.agent.messages import decode_message, encode_message
+from rota.agent.others_job_folder import JOBS, place_of
+from rota.agent.processes import other_user
 
 ORDER = LaunchOrder(3, 1, 1, ("true",), {}, "/", "/log", "n1:0", 0.0, 60.0, 60.0, 1.0, uid=1234)
 
