@@ -15,10 +15,10 @@ _PREFIX = "rota-"
 _PROCESSES, _KILL = "cgroup.procs", "cgroup.kill"
 
 
-def make_group(life: str) -> Path | None:
-    """Make the group of an attempt; None if this machine has none for us. `life`: the attempt's id."""
-    place = _own_place(life)
-    if place is None or not life or "/" in life:
+def make_group(attempt_id: str) -> Path | None:
+    """Make the group of an attempt; None if this machine has none for us. `attempt_id`: unique to the attempt."""
+    place = _own_place(attempt_id)
+    if place is None or not attempt_id or "/" in attempt_id:
         return None
     try:
         place.mkdir(mode=0o755, exist_ok=True)
@@ -32,33 +32,33 @@ def enter_group(group: Path) -> None:
     (group / _PROCESSES).write_text("0")
 
 
-def group_members(life: str) -> set[int]:
+def group_members(attempt_id: str) -> set[int]:
     """Return the processes in the group of an attempt; none if it has no group."""
     found: set[int] = set()
-    if (group := find_group(life)) is not None:
+    if (group := find_group(attempt_id)) is not None:
         with contextlib.suppress(OSError, ValueError):
             found.update(map(int, (group / _PROCESSES).read_text().split()))
     return found
 
 
-def kill_group(life: str) -> None:
+def kill_group(attempt_id: str) -> None:
     """Kill all processes in the group of an attempt at once, if it has a group and the kernel is 5.14 or newer."""
-    if (group := find_group(life)) is not None:
+    if (group := find_group(attempt_id)) is not None:
         with contextlib.suppress(OSError):
             (group / _KILL).write_text("1")
 
 
-def remove_group(life: str) -> None:
+def remove_group(attempt_id: str) -> None:
     """Remove the group of an attempt, unless it has processes."""
-    if (group := find_group(life)) is not None:
+    if (group := find_group(attempt_id)) is not None:
         with contextlib.suppress(OSError):
             group.rmdir()
 
 
-def find_group(life: str) -> Path | None:
+def find_group(attempt_id: str) -> Path | None:
     """Return the group of an attempt; None if there is none. Another agent may look for it than the one that made it."""
-    own = _own_place(life)
-    if own is None or not life:
+    own = _own_place(attempt_id)
+    if own is None or not attempt_id:
         return None
     if own.exists():
         return own
@@ -69,7 +69,7 @@ def find_group(life: str) -> Path | None:
     return None
 
 
-def _own_place(life: str) -> Path | None:
+def _own_place(attempt_id: str) -> Path | None:
     """Return where a group below that of this process is."""
     root = _mount()
     if root is None:
@@ -81,7 +81,7 @@ def _own_place(life: str) -> Path | None:
     for line in lines:
         if line.startswith("0::"):
             below = os.path.relpath(line.removeprefix("0::"), root[1])
-            return None if below.startswith("..") else Path(root[0], below, _PREFIX + life)
+            return None if below.startswith("..") else Path(root[0], below, _PREFIX + attempt_id)
     return None
 
 

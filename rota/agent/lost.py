@@ -48,7 +48,7 @@ def declare_lost(
 def signs_of(order: LaunchOrder | None, last: AttemptStatus, seen_s: float) -> ProcessIdentity:
     """Return how the processes of an attempt are recognised without its supervisor."""
     return ProcessIdentity(
-        life=order.env.get(ATTEMPT_ID, "") if order else "",
+        attempt_id=order.env.get(ATTEMPT_ID, "") if order else "",
         since_s=order.written_boot_s if order else 0.0,
         session=last.session,
         seen_s=max(seen_s, last.written_boot_s),

@@ -52,7 +52,7 @@ class Process(NamedTuple):
 class ProcessIdentity(NamedTuple):
     """What the processes of one attempt can be known by."""
 
-    life: str
+    attempt_id: str
     since_s: float
     """Nothing of it started earlier, on the clock that counts from boot."""
     ancestor: int | None = None
@@ -101,7 +101,7 @@ def members(signs: ProcessIdentity, *, by_environment: bool = True) -> list[Proc
     everything = [process for process in living() if process.start_s + 2 * _TICK_SECONDS >= signs.since_s]
     kin = _descendants(everything, signs.ancestor) if signs.ancestor is not None else set()
     if signs.uid is not None:
-        kin |= group_members(signs.life)
+        kin |= group_members(signs.attempt_id)
     return [
         process
         for process in everything
@@ -109,8 +109,8 @@ def members(signs: ProcessIdentity, *, by_environment: bool = True) -> list[Proc
         and (
             process.pid in kin
             or (process.session == signs.session and process.start_s + _TICK_SECONDS <= signs.seen_s)
-            or (signs.uid is not None and _has_mark(process.pid, signs.uid, signs.life))
-            or (by_environment and _carries(process.pid, signs.life))
+            or (signs.uid is not None and _has_mark(process.pid, signs.uid, signs.attempt_id))
+            or (by_environment and _carries(process.pid, signs.attempt_id))
         )
     ]
 
@@ -139,9 +139,9 @@ def end_job(key: str) -> None:
         time.sleep(_PAUSES[-1])
 
 
-def _carries(pid: int, life: str) -> bool:
-    """Whether it was started with this life; not so for what we may not read."""
-    return bool(life) and f"{ATTEMPT_ID}={life}".encode() in _environment(pid)
+def _carries(pid: int, attempt_id: str) -> bool:
+    """Return whether it was started with this attempt id; false if we may not read that."""
+    return bool(attempt_id) and f"{ATTEMPT_ID}={attempt_id}".encode() in _environment(pid)
 
 
 def _has_mark(pid: int, uid: int, life: str) -> bool:
@@ -168,7 +168,7 @@ def other_user(uid: int | None) -> int | None:
 
 
 def attempt_id_of(pid: int) -> str:
-    """The life that a process was started with; empty: none, or we may not read it."""
+    """Return the attempt id that a process was started with; empty if it has none, or we may not read it."""
     prefix = f"{ATTEMPT_ID}=".encode()
     found = (each.removeprefix(prefix) for each in _environment(pid) if each.startswith(prefix))
     return next(found, b"").decode(errors="replace")
@@ -226,14 +226,14 @@ def end_all(
     rounds = 0
     while True:
         if signs.uid is not None:
-            kill_group(signs.life)
+            kill_group(signs.attempt_id)
         left = members(signs)
         held = not left and lock is not None and not is_free(lock)
         if held and lock is not None:
             left = holders(lock)
         if not left and not held:
             if signs.uid is not None:
-                remove_group(signs.life)
+                remove_group(signs.attempt_id)
             return ""
         for process in left:
             kill(process)
