@@ -10,6 +10,7 @@ The user may stop a process of theirs at any moment, so this waits for a limited
 
 import contextlib
 import errno
+import fcntl
 import json
 import os
 import resource
@@ -106,8 +107,6 @@ def start(order: LaunchOrder, folder: JobFolder, *, log: int) -> int:
 def _make_mark(life: str) -> int:
     """Return a file in memory whose name marks the processes that have it open. No process can write to it."""
     mark = os.memfd_create(MARK + life, os.MFD_CLOEXEC | os.MFD_ALLOW_SEALING)
-    import fcntl
-
     fcntl.fcntl(mark, _F_ADD_SEALS, _SEALS)
     return mark
 
@@ -137,7 +136,8 @@ def _run(wanted: _NewProcess) -> NoReturn:
         text = json.dumps([step, number, str(error)[: _MAX_REPORT_BYTES // 16]])
         with contextlib.suppress(OSError):
             os.write(report, text.encode())
-    os._exit(NOT_RUN)
+    finally:
+        os._exit(NOT_RUN)
 
 
 def _drop_settings() -> None:
