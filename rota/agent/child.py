@@ -11,8 +11,8 @@ from pathlib import Path
 
 from rota.agent.attempt_files import LaunchOrder
 from rota.agent.constants import RUN_FOLDER
-from rota.agent.job_folder import JobFolder, OthersJobFolder
-from rota.agent.job_user import other_user
+from rota.agent.job_folder import JobFolder
+from rota.agent.processes import other_user
 
 _PR_SET_PDEATHSIG = 1
 _PR_SET_CHILD_SUBREAPER = 36
@@ -105,7 +105,7 @@ def start(order: LaunchOrder, folder: JobFolder, *, log: int, job_lock: int) -> 
     NotStarted."""
     if not order.argv:
         raise NotStarted("there is no command to run", NOT_RUN)
-    if isinstance(folder, OthersJobFolder):
+    if folder.uid is not None:
         from rota.agent import start_as_user
 
         return start_as_user.start(order, folder, log=log)

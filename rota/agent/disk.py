@@ -13,6 +13,8 @@
     `run/<job>/<attempt>/job/park-<pid>`       socket of a process of the job that is parked, or about to be
     `run/<job>/<attempt>/job/size.json`        size that the job was last granted by a resize
 
+The folder `job/` of another user's job is below /var/lib/rota-jobs instead (`others_job_folder.py`).
+
 Locks are `flock`: they belong to an open file, are inherited with it, and the kernel drops them with its last copy.
 """
 

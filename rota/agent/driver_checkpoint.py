@@ -132,7 +132,7 @@ def obey(driver: DriverCheckpoint, folder: Path, line: str) -> None:
 def _resident_bytes(pid: int) -> int:
     """What a process has in the host's memory."""
     try:
-        pages = int(Path(f"/proc/{pid}/statm").read_text(encoding="ascii").split()[1])
+        pages = int(Path(f"/proc/{pid}/statm").read_bytes().split()[1])
     except (OSError, ValueError, IndexError):
         return 0
     return pages * os.sysconf("SC_PAGE_SIZE")
@@ -140,7 +140,7 @@ def _resident_bytes(pid: int) -> int:
 
 def main(folder: str, uid: str = "") -> int:
     """`uid`: user of the job, as whom the driver is called, so that no process of another user is ever changed."""
-    if uid:
+    if uid:  # what is imported or decoded from here on has to be loaded: the user may not be able to read Python's own files
         become(find_user(int(uid)))
     if folder == "probe":
         problem = probe()

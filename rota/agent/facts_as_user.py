@@ -14,7 +14,7 @@ from pathlib import Path
 from typing import Any
 
 from rota.agent.attempt_files import LaunchOrder
-from rota.agent.job_user import UnknownUser, become, find_user
+from rota.agent.job_user import CLUSTER_NODE, UnknownUser, become, find_user
 from rota.park.facts import job_facts
 from rota.park.park_method import ParkingFacts
 
@@ -67,7 +67,7 @@ def _checked(plain: dict[str, Any]) -> ParkingFacts:
 def main() -> int:
     asked = json.loads(sys.stdin.read())
     try:
-        become(find_user(asked.pop("uid")))
+        become(find_user(asked.pop("uid"), must_have_name=bool(asked["env"].get(CLUSTER_NODE))))
     except UnknownUser as error:
         sys.exit(str(error))
     sys.stdout.write(json.dumps(asdict(job_facts(**asked))))

@@ -36,11 +36,6 @@ class JobUser(NamedTuple):
         return {"HOME": self.home, "USER": self.name, "LOGNAME": self.name}
 
 
-def other_user(uid: int | None) -> int | None:
-    """Return the user of a job if that is not the user of this process; None if it is."""
-    return None if uid is None or uid == os.geteuid() else uid
-
-
 def find_user(uid: int, *, must_have_name: bool = False) -> JobUser:
     """Return a user of this machine, with the groups that they have here. Raise UnknownUser.
 

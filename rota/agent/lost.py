@@ -5,8 +5,7 @@ from pathlib import Path
 from rota.agent.attempt_files import AttemptStatus, LaunchOrder, read_status, unix_s, write_status
 from rota.agent.constants import ATTEMPT_ID, ENDED, LOST, STARTING
 from rota.agent.disk import COMPLAINTS, JOB_LOCK, SUPERVISOR_LOCK, TOMBSTONE, try_lock, unlock, write_atomic
-from rota.agent.job_user import other_user
-from rota.agent.processes import ProcessIdentity, boot_id, end_all
+from rota.agent.processes import ProcessIdentity, boot_id, end_all, other_user
 
 WAIT_SECONDS = 0.2
 """Time for killed processes to be gone, in seconds. If it is too short, the next look continues."""

@@ -30,8 +30,8 @@ from rota.agent.attempt_files import seconds as length
 from rota.agent.attempt_handle import AttemptHandle, reap, take_care_of
 from rota.agent.constants import ATTEMPT_ID
 from rota.agent.disk import LAUNCH, LOGS, RUN, attempt_folder, remove_attempt, remove_job_if_empty
-from rota.agent.job_folder import clear_gone, discard
 from rota.agent.listener import Listener
+from rota.agent.others_job_folder import clear_gone, discard
 from rota.agent.overdue import LeaseCheck
 from rota.agent.processes import boot_id, boot_s
 from rota.folders import make_folder

@@ -4,8 +4,8 @@ from pathlib import Path
 
 from rota.agent.attempt_files import LaunchOrder, plain_text
 from rota.agent.facts_as_user import facts_as_user
-from rota.agent.job_folder import public_copy
-from rota.agent.job_user import other_user
+from rota.agent.others_job_folder import public_copy
+from rota.agent.processes import other_user
 from rota.park.facts import job_facts, with_driver
 from rota.park.park_environment import HOOK_FOLDER, parking_environment
 from rota.park.park_method import EXIT, choose_park_method

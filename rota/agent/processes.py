@@ -3,7 +3,7 @@
 A process may leave its session (setsid), its parents (double fork), its environment (`env -i`) or its inherited files (Python's
 subprocess closes them), but hardly all of these. So four signs are looked for: descent from the supervisor, which adopts orphans;
 `ROTA_LIFE` in the environment it was started with; the session of the main process; the job's lock among its open files. A job of
-another user has a mark open in place of the lock.
+another user has a mark open in place of the lock, and a control group where root can make one.
 
 A number is not proof: numbers of processes and sessions are used again. A member of the session counts only if it had started
 when that session was known to be ours: it was in it then, since a process enters another session only by leading it.
@@ -19,6 +19,7 @@ from typing import NamedTuple
 
 from rota.agent.constants import ATTEMPT_ID, JOB_KEY
 from rota.agent.disk import is_free
+from rota.agent.job_cgroup import group_members, kill_group, remove_group
 
 PROC = Path("/proc")
 _TICK_SECONDS = 1.0 / os.sysconf("SC_CLK_TCK")
@@ -99,6 +100,8 @@ def members(signs: ProcessIdentity, *, by_environment: bool = True) -> list[Proc
     """
     everything = [process for process in living() if process.start_s + 2 * _TICK_SECONDS >= signs.since_s]
     kin = _descendants(everything, signs.ancestor) if signs.ancestor is not None else set()
+    if signs.uid is not None:
+        kin |= group_members(signs.attempt_id)
     return [
         process
         for process in everything
@@ -159,6 +162,11 @@ def uid_of(pid: int) -> int | None:
     return None
 
 
+def other_user(uid: int | None) -> int | None:
+    """Return the user of a job if that is not the user of this process; None if it is."""
+    return None if uid is None or uid == os.geteuid() else uid
+
+
 def attempt_id_of(pid: int) -> str:
     """Return the attempt id that a process was started with; empty if it has none, or we may not read it."""
     prefix = f"{ATTEMPT_ID}=".encode()
@@ -217,11 +225,15 @@ def end_all(
     deadline = time.monotonic() + seconds
     rounds = 0
     while True:
+        if signs.uid is not None:
+            kill_group(signs.attempt_id)
         left = members(signs)
         held = not left and lock is not None and not is_free(lock)
         if held and lock is not None:
             left = holders(lock)
         if not left and not held:
+            if signs.uid is not None:
+                remove_group(signs.attempt_id)
             return ""
         for process in left:
             kill(process)

@@ -10,6 +10,7 @@ The user may stop a process of theirs at any moment, so this waits for a limited
 
 import contextlib
 import errno
+import fcntl
 import json
 import os
 import resource
@@ -24,9 +25,11 @@ from rota.agent import child
 from rota.agent.attempt_files import LaunchOrder
 from rota.agent.child import NOT_FOUND, NOT_RUN, NotStarted
 from rota.agent.constants import ATTEMPT_ID, RUN_FOLDER
-from rota.agent.job_folder import JOBS, OthersJobFolder
+from rota.agent.job_cgroup import enter_group, make_group, remove_group
+from rota.agent.job_folder import JobFolder
 from rota.agent.job_user import CLUSTER_NODE, JobUser, UnknownUser, become, find_user
-from rota.agent.processes import MARK, boot_s, kill_number
+from rota.agent.others_job_folder import JOBS, OthersJobFolder
+from rota.agent.processes import END_SECONDS, MARK, boot_s, kill_number
 
 UMASK = 0o022
 START_SECONDS = 30.0
@@ -50,6 +53,8 @@ class _NewProcess(NamedTuple):
     """Standard input, standard output, and the pipe for a report of what failed."""
     mark: int
     supervisor: int
+    group: Path | None
+    """Control group of the job; None if it has none."""
 
 
 def user_of(order: LaunchOrder) -> JobUser:
@@ -74,8 +79,9 @@ def open_folder(order: LaunchOrder, attempt: Path) -> tuple[OthersJobFolder, soc
         raise NotStarted(f"{JOBS}, which holds the folders of other users' jobs, cannot be used: {why}", NOT_RUN) from error
 
 
-def start(order: LaunchOrder, folder: OthersJobFolder, *, log: int) -> int:
+def start(order: LaunchOrder, folder: JobFolder, *, log: int) -> int:
     """Start the main process and return its number. `log`: pipe for its output. Raise NotStarted."""
+    assert isinstance(folder, OthersJobFolder)
     user = folder.user
     os.fchown(log, user.uid, user.gid)  # so that the job may open /dev/stdout
     with contextlib.ExitStack() as opened:
@@ -83,21 +89,24 @@ def start(order: LaunchOrder, folder: OthersJobFolder, *, log: int) -> int:
         report, reports = os.pipe2(os.O_CLOEXEC)
         for descriptor in (null, mark, report):
             opened.callback(os.close, descriptor)
+        group = make_group(order.env.get(ATTEMPT_ID, ""))
         env = {**user.variables, **order.env, RUN_FOLDER: str(folder.path)}
-        wanted = _NewProcess(user, list(order.argv), env, order.workdir, (null, log, reports), mark, os.getpid())
+        wanted = _NewProcess(user, list(order.argv), env, order.workdir, (null, log, reports), mark, os.getpid(), group)
         pid = os.fork()
         if pid == 0:
             _run(wanted)
         os.close(reports)
-        _check(order, user, _result(pid, report))
+        failure = _result(pid, report)
+        if failure:
+            _wait_for_end(pid)
+            remove_group(order.env.get(ATTEMPT_ID, ""))
+        _check(order, user, failure)
     return pid
 
 
 def _make_mark(life: str) -> int:
     """Return a file in memory whose name marks the processes that have it open. No process can write to it."""
     mark = os.memfd_create(MARK + life, os.MFD_CLOEXEC | os.MFD_ALLOW_SEALING)
-    import fcntl
-
     fcntl.fcntl(mark, _F_ADD_SEALS, _SEALS)
     return mark
 
@@ -111,6 +120,8 @@ def _run(wanted: _NewProcess) -> NoReturn:
     report = wanted.descriptors[2]
     try:
         os.setsid()
+        if wanted.group is not None:
+            enter_group(wanted.group)
         _drop_settings()
         become(wanted.user)
         child.gain_no_rights()
@@ -125,7 +136,8 @@ def _run(wanted: _NewProcess) -> NoReturn:
         text = json.dumps([step, number, str(error)[: _MAX_REPORT_BYTES // 16]])
         with contextlib.suppress(OSError):
             os.write(report, text.encode())
-    os._exit(NOT_RUN)
+    finally:
+        os._exit(NOT_RUN)
 
 
 def _drop_settings() -> None:
@@ -166,6 +178,16 @@ def _result(pid: int, report: int) -> bytes:
             return os.read(report, _MAX_REPORT_BYTES)
     kill_number(pid)
     return json.dumps([_COMMAND, None, f"it was not started within {START_SECONDS:.0f} s"]).encode()
+
+
+def _wait_for_end(pid: int) -> None:
+    """Wait until a process that ends has ended, but not for long: a disk may hold it up."""
+    with contextlib.suppress(OSError):
+        handle = os.pidfd_open(pid)
+        try:
+            select.select([handle], [], [], END_SECONDS)
+        finally:
+            os.close(handle)
 
 
 def _check(order: LaunchOrder, user: JobUser, failure: bytes) -> None:

@@ -63,7 +63,6 @@ from rota.agent.disk import (
     try_lock,
 )
 from rota.agent.job_folder import JobFolder
-from rota.agent.job_user import other_user
 from rota.agent.outcome import (
     EXIT_YIELDED,
     end_of,
@@ -78,7 +77,7 @@ from rota.agent.outcome import (
 from rota.agent.output import LAST_PUMPS, Output
 from rota.agent.pace import Pace
 from rota.agent.parking import ASLEEP, AWAKE, Parking
-from rota.agent.processes import ProcessIdentity, boot_id, boot_s, end_all, kill, members
+from rota.agent.processes import ProcessIdentity, boot_id, boot_s, end_all, kill, members, other_user
 from rota.agent.reports import read_message, with_report, with_steps
 from rota.folders import enter_folder
 

@@ -26,11 +26,10 @@ from rota.agent.disk import LOGS
 from rota.agent.gpu_readings import Readings
 from rota.agent.gpu_report import read_report
 from rota.agent.gpu_use import GpuUse, combine_uses
-from rota.agent.job_user import other_user
 from rota.agent.log import LIMIT_BYTES, LogPiece, log_end, read_log
 from rota.agent.messages import Forget, encode_message
 from rota.agent.node_agent import NodeFacts, read_facts
-from rota.agent.processes import boot_s
+from rota.agent.processes import boot_s, other_user
 from rota.folders import make_folder
 from rota.live.attempt_events import AttemptEvents, progress_in_one
 from rota.live.driver_node import AttemptKey, DriverNode, in_node_time

@@ -4,6 +4,7 @@ The attacker is ana, as a job. The victim is a job of leo, beside it. A script c
 """
 
 import ctypes
+import fcntl
 import json
 import os
 import shutil
@@ -16,10 +17,13 @@ from pathlib import Path
 import pytest
 
 from rota.agent import datagrams, start_as_user
+from rota.agent.attempt_files import read_order
+from rota.agent.constants import ATTEMPT_ID
 from rota.agent.disk import REPORT_SOCKET
-from rota.agent.job_folder import JOBS
+from rota.agent.job_cgroup import find_group, make_group
 from rota.agent.node_parking import with_parking
 from rota.agent.other_programs import OtherPrograms
+from rota.agent.others_job_folder import JOBS
 from rota.agent.processes import open_files
 from tests.live.agent.users import ANA, LEO, PATH, PYTHON, UserBench
 from tests.stranger import as_stranger, root_only
@@ -274,6 +278,42 @@ print("left", os.read(ready, 20).decode(), flush=True)
     assert bench.wait().outcome == "finished"
     left = next(int(line.split()[1]) for line in bench.said().splitlines() if line.startswith("left "))
     assert not alive(left)
+
+
+@pytest.mark.parametrize("end", ["kill", "lease", "supervisor"])
+def test_processes_that_start_others_faster_than_they_are_found_are_ended(bench: UserBench, end: str) -> None:
+    """A chain: each process starts the next one and leaves. All have the same file locked."""
+    probe = make_group(f"test-{os.getpid()}")
+    if probe is None:
+        pytest.skip("root can make no control group of version 2 here")
+    probe.rmdir()
+    script = """
+import fcntl
+lock = os.open("lock", os.O_RDWR | os.O_CREAT)
+fcntl.flock(lock, fcntl.LOCK_EX)
+ctypes.CDLL(None).prctl(1, 0)
+for _ in range(3):
+    if os.fork() == 0:
+        print("set", flush=True)
+        while True:
+            os.setsid() if os.getsid(0) != os.getpid() else None
+            if os.fork():
+                os._exit(0)
+signal.pause()
+"""
+    bench.machine.launch(bench.python(TRIED + script, ANA.pw_uid, grace_seconds=0.0))
+    until(lambda: "set\n" in bench.said())
+    if end == "kill":
+        bench.machine.kill(1, 1, 2)
+    elif end == "lease":
+        bench.machine.renew(1, 1, 0.0)
+    else:
+        os.kill(bench.supervisor(), signal.SIGKILL)
+    assert "processes do not die" not in (bench.wait().problem or "")
+    with (bench.folder_of(ANA.pw_uid) / "lock").open() as lock:
+        fcntl.flock(lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
+    order = read_order(bench.folder())
+    assert order is not None and find_group(order.env[ATTEMPT_ID]) is None
 
 
 def test_a_job_that_ignores_the_death_of_its_supervisor_dies_with_it(bench: UserBench) -> None:

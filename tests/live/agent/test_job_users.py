@@ -10,8 +10,11 @@ from pathlib import Path
 import pytest
 
 from rota.agent import start_as_user
+from rota.agent.attempt_files import read_order
 from rota.agent.child import NotStarted
-from rota.agent.job_folder import JOBS
+from rota.agent.constants import ATTEMPT_ID
+from rota.agent.job_cgroup import find_group
+from rota.agent.others_job_folder import JOBS
 from tests.live.agent.users import ANA, LEO, NAMELESS, PATH, PYTHON, UserBench, with_groups
 from tests.stranger import as_stranger, root_only
 from tests.waiting import alive, until
@@ -103,6 +106,8 @@ def problem(bench: UserBench, job: int = 1) -> str:
     ended = bench.wait(job)
     assert (ended.outcome, ended.exit_code, ended.started_s) == ("failed", 126, None)
     assert f"--- rota: failed: {ended.problem} ---" in bench.said(job)
+    order = read_order(bench.folder(job))
+    assert order is not None and find_group(order.env[ATTEMPT_ID]) is None, "nothing is left"
     return ended.problem or ""
 
 

@@ -8,9 +8,14 @@ import shutil
 import subprocess
 from pathlib import Path
 
+from rota.agent.attempt_files import read_order
 from rota.agent.attempt_handle import PACKAGES
+from rota.agent.constants import ATTEMPT_ID
 from rota.agent.machine import LaunchOrder
+from rota.agent.others_job_folder import clear_gone, discard, place_of
+from rota.agent.processes import ProcessIdentity, end_all
 from tests.live.agent.bench import Bench
+from tests.waiting import LONG_SECONDS
 
 ANA, LEO = pwd.getpwnam("daemon"), pwd.getpwnam("mail")
 """Users that every Linux has. Nothing else of theirs runs."""
@@ -31,6 +36,21 @@ def with_groups() -> pwd.struct_passwd:
     return ANA
 
 
+def clean_after_users(homes: Path) -> None:
+    """End the jobs of other users whose homes are below a folder, and remove what is outside of these homes."""
+    removers: list[subprocess.Popen[bytes]] = []
+    for launch in homes.rglob("run/*/*/launch.json"):
+        order = read_order(launch.parent)
+        if order is not None and order.uid is not None:
+            end_all(ProcessIdentity(order.env[ATTEMPT_ID], 0.0, uid=order.uid), seconds=LONG_SECONDS)
+        discard(launch.parent, removers.append)
+    for remover in removers:
+        remover.wait(LONG_SECONDS)
+    clear_gone(removers.append)
+    for remover in removers:
+        remover.wait(LONG_SECONDS)
+
+
 class UserBench(Bench):
     """A bench whose `work` folder holds a folder for each user, which only that user can enter."""
 
@@ -39,6 +59,10 @@ class UserBench(Bench):
         self.work = home.parent / "work"
         self.work.mkdir()
         self.work.chmod(0o711)
+
+    def clean(self) -> None:
+        super().clean()
+        clean_after_users(self.home)
 
     def folder_of(self, user: int) -> Path:
         """Return the folder that is this user's own."""
@@ -70,8 +94,6 @@ class UserBench(Bench):
 
     def run_folder(self, job: int = 1, attempt: int = 1) -> Path:
         """Return the folder of another user's job."""
-        from rota.agent.job_folder import place_of
-
         return place_of(self.folder(job, attempt))
 
     def pid(self, job: int = 1, attempt: int = 1) -> int:

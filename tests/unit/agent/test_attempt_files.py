@@ -1,11 +1,23 @@
 """Files of an attempt, as this version and the version before write them."""
 
 import json
+import math
 from pathlib import Path
 
 import pytest
 
-from rota.agent.attempt_files import AttemptStatus, LaunchOrder, order_of, read_status, starting, status_of, write_status
+from rota.agent.attempt_files import (
+    AttemptStatus,
+    LaunchOrder,
+    metrics,
+    order_of,
+    read_status,
+    seconds,
+    starting,
+    status_of,
+    steps,
+    write_status,
+)
 from rota.agent.command_datagrams import encode_command, read_command
 from rota.agent.constants import KILL, RENEW, RESIZE, RESUME, SUSPEND
 from rota.agent.disk import STATUS
@@ -100,3 +112,15 @@ def test_a_lease_from_the_future_begins_now() -> None:
 @pytest.mark.parametrize("message", [{}, {"op": "renew"}, {"op": "kill", "sequence": -1}, {"op": "resize", "sequence": 1}])
 def test_a_datagram_that_is_not_a_command(message: dict[str, object]) -> None:
     assert read_command(message, 2, 0.0) is None
+
+
+@pytest.mark.parametrize("number", [10**400, -(10**400), math.inf, -math.inf, math.nan, True, "7", None, [7]])
+def test_a_number_that_no_float_holds_is_no_number_of_steps(number: object) -> None:
+    """A datagram may hold an integer of any length."""
+    assert steps(number) is None and metrics({"x": number}) == {}
+    assert steps(7) == 7.0 and steps(0) == 0.0 and steps(-1) is None
+
+
+def test_a_length_of_time_is_held_within_bounds() -> None:
+    assert [seconds(value) for value in (10**400, math.inf, -(10**400), 5, 0.5)] == [1e9, 1e9, 0.0, 5.0, 0.5]
+    assert [seconds(value) for value in (math.nan, True, "5", None)] == [None] * 4

@@ -20,6 +20,7 @@ from rota.agent.driver_checkpoint import CHECKPOINTED, DriverCheckpoint, DriverE
 from rota.agent.job_folder import JobFolder
 from rota.agent.parking import ASLEEP, AWAKE, PARKING, WAKING, Parking
 from rota.park.facts import driver_problem
+from tests.stranger import STRANGER, root_only
 
 DRIVER = """
 #include <signal.h>
@@ -173,6 +174,37 @@ def test_what_the_driver_is_asked(tmp_path: Path, driver: Path, job: "subprocess
     (answer,) = [json.loads(text) for text in datagrams.receive(box, 10)]
     box.close()
     assert (answer["op"], answer["pid"]) == ("unparkable", job.pid)
+
+
+@root_only
+def test_for_a_job_of_another_user_the_driver_is_called_as_that_user(public: Path, job: "subprocess.Popen[bytes]") -> None:
+    """So it changes no process of anyone else, whatever number it is given."""
+    if (compiler := shutil.which("cc")) is None:
+        pytest.skip("there is no C compiler")
+    public.chmod(0o777)
+    (public / "driver.c").write_text(DRIVER)
+    subprocess.run([compiler, "-shared", "-fPIC", "-o", public / "libcuda.so.1", public / "driver.c"], check=True)
+    box = datagrams.listen(public, REPORT_SOCKET)
+    os.chown(public / REPORT_SOCKET, STRANGER, STRANGER)
+    env = {**os.environ, "LD_LIBRARY_PATH": str(public), "CHECKPOINTS": str(public)}
+    words = [sys.executable, "-m", "rota.agent.driver_checkpoint", str(public), str(STRANGER)]
+    with (
+        subprocess.Popen(["sleep", "1000"], user=STRANGER, group=STRANGER, extra_groups=[]) as theirs,
+        subprocess.Popen(words, stdin=subprocess.PIPE, env=env) as program,
+    ):
+        assert program.stdin is not None
+        program.stdin.write(f"park {theirs.pid}\npark {job.pid}\nwake {theirs.pid}\n".encode())
+        program.stdin.close()
+        program.wait()
+        replies = [json.loads(text) for text in datagrams.receive(box, 10)]
+        theirs.kill()
+    box.close()
+    assert [(reply["op"], reply["pid"]) for reply in replies] == [
+        ("parked", theirs.pid),
+        ("unparkable", job.pid),
+        ("resumed", theirs.pid),
+    ]
+    assert not stopped(job.pid)
 
 
 class Old:

@@ -131,3 +131,11 @@ def test_a_stored_value_that_this_version_would_refuse_is_kept() -> None:
 def test_a_variable_without_a_value_has_to_be_set_where_the_job_is_submitted() -> None:
     with pytest.raises(SpecError, match=r"env\.TOKEN"):
         to_job_spec(Submission(Spec(run="train", env={"TOKEN": None}), "ana", "/", {}), 0.0)
+
+
+def test_the_user_that_a_job_runs_as_is_kept() -> None:
+    """Without one, a submission is stored as before."""
+    own = Submission(Spec(run="true"), "ana", "/", {})
+    assert "uid" not in encode_submission(own) and decode_submission(encode_submission(own)).uid is None
+    other = Submission(Spec(run="true"), "ana", "/", {}, uid=1000)
+    assert decode_submission(json.loads(json.dumps(encode_submission(other)))) == other
