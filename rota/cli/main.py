@@ -26,6 +26,7 @@ COMMANDS = {
     "why": "why",
     "history": "history",
     "report": "report",
+    "export": "export",
     "logs": "logs",
     "cancel": "cancel",
     "wait": "wait",

@@ -131,6 +131,7 @@ class Daemon:
         """Whether the journal is to keep the setup for its next entry, or already keeps one there."""
         for job, submitted, record in self.journal.jobs():
             self.history.restore(JobRecord.of(job, submitted, record))
+        self.history.adopt(scheduler.state)
         self._old_jobs = OldJobs(home, self.journal, self.history, self._lock, keep_seconds)
         devices = dict(enumerate(self.setup.devices))
         self._machines = driver.discover_cluster()

@@ -68,6 +68,14 @@ def pieces(stay: GpuStay, until_s: float) -> Iterator[Piece]:
         start_s = end_s
 
 
+def since_booked(stay: GpuStay | None, now_s: float) -> Piece:
+    """Return what a stay has cost since `since_s`."""
+    if stay is None or stay.since_s is None:
+        return Piece(0, 0.0, 0.0)
+    seconds = max(now_s - stay.since_s, 0.0)
+    return Piece(int(now_s // DAY_SECONDS), seconds * stay.width, seconds * len(stay.gpus) * stay.speed)
+
+
 def new_stay(state: State, attempt: int, gpus: Ints, since_s: float | None, share: float) -> GpuStay:
     """Return the stay of an attempt on these GPUs."""
     cluster = state.nodes.cluster

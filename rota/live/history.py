@@ -58,6 +58,15 @@ class JobHistory:
         self._added.add(record.id)
         self._notes.submitted(record)
 
+    def adopt(self, state: State) -> None:
+        """Give the attempts of an earlier version, which kept no usage, a stay on their GPUs. Call it after the records were
+        restored, before anything is folded."""
+        for job, attempt in state.jobs.attempts.items():
+            record = self.records[job]
+            if record.stay is None or record.stay.attempt != attempt.number:
+                self._notes.adopt(record, state)
+                self.changed.add(job)
+
     def ended_before(self, until_s: float) -> list[int]:
         """Return the jobs that ended before an instant, in order of submission."""
         return [job for job, each in self.records.items() if each.ended and each.ended_s is not None and each.ended_s < until_s]
@@ -102,10 +111,6 @@ class JobHistory:
         """
         events, asked = list(events), set(cancelling)
         finished: set[int] = set()
-        for job, attempt in attempts.items():
-            stay = self.records[job].stay
-            if stay is None or stay.attempt != attempt:
-                self._notes.adopt(self.records[job], state)
         exits = [event for event in events if isinstance(event, Exited) and attempts.get(event.job) == event.attempt]
         # As in the core, one part that finished means that the work is done, even if another was lost while it exited.
         self._finished |= {(event.job, event.attempt) for event in exits if event.outcome is Outcome.FINISHED}

@@ -41,6 +41,7 @@ class HomeOnDisk:
         for job, submitted, record in journal.jobs():
             self._history.records[job] = JobRecord.of(job, submitted, record)
         self._scheduler = recover(journal, codec, make)
+        self._history.adopt(self._scheduler.state)
         self.as_of = iso(self._scheduler.state.now_s)
         """Time at which the scheduler last wrote to its journal."""
         self._clock = Clock(self._scheduler.state.now_s, journal.clock_origin())

@@ -5,6 +5,7 @@ import math
 from rota.agent.attempt_files import AttemptStatus
 from rota.core.state.state import State
 from rota.live.attempt_rate import quiet_seconds, step_rate
+from rota.live.gpu_stay import since_booked
 from rota.live.instants import iso
 from rota.live.job_record import JobRecord
 from rota.live.parking_text import parking_now
@@ -38,6 +39,7 @@ def make_row(record: JobRecord, state: State, standing: tuple[int, int], part: A
         left = max(max(total - (done or 0.0), 0.0) / rate_known - (quiet_seconds(part, now_s) if rate else 0.0), 0.0)
         left = left if math.isfinite(left) else None
     way, why = parking_now(record, state)
+    used = since_booked(record.stay, now_s)
     return JobRow(
         id=record.id,
         name=record.name,
@@ -63,6 +65,9 @@ def make_row(record: JobRecord, state: State, standing: tuple[int, int], part: A
         suspensions=record.suspensions,
         lost_steps=record.lost_steps,
         lost_seconds=record.lost_seconds,
+        gpu_seconds=record.gpu_seconds + used.gpu_seconds,
+        work_seconds=record.work_seconds + used.work_seconds,
+        profile=spec.profile,
         setbacks=setback.times if setback is not None else 0,
         retry_at=iso(setback.until_s) if setback is not None and setback.until_s > now_s else None,
         problem=record.problem or (part.saving_problem if part is not None else None),

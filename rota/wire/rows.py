@@ -84,6 +84,12 @@ class JobRow:
     """Steps that were done and lost, because the job was stopped before it could save."""
     lost_seconds: float = 0.0
     """Running time lost, from the last save of an attempt to its end, in seconds."""
+    gpu_seconds: float = 0.0
+    """Time that the job's attempts held GPUs, times the number of GPUs, in seconds."""
+    work_seconds: float = 0.0
+    """Normalised work: seconds that the same work takes on one GPU of the job's best type."""
+    profile: str | None = None
+    """Profile in the job's spec; None if it has none."""
     setbacks: int = 0
     """Consecutive failed attempts whose cause probably persists; after five the job fails."""
     retry_at: str | None = None

@@ -3,16 +3,19 @@
 import csv
 import io
 import json
+from dataclasses import replace
+from pathlib import Path
 
 import pytest
 
-from rota.wire.client import Client
+from rota.traces.read_trace import read_trace
+from rota.wire.client import connect
 from tests.unit.cli.conftest import Rota
 from tests.unit.server.standin import Served
 
 
 def submitted(served: Served) -> int:
-    return Client(served.url, served.token).submit(["true"], name="bert").id
+    return connect(served.home).submit(["true"], name="bert").id
 
 
 def test_the_history_of_a_job_in_every_format(served: Served, rota: Rota) -> None:
@@ -61,3 +64,38 @@ def test_bad_input_is_one_clear_line(served: Served, rota: Rota, arguments: tupl
     code, out, err = rota(*arguments)
     problem, hint = err.rstrip("\n").split("\n")
     assert (code, out) == (2, "") and expected in problem and hint.startswith("Try: ")
+
+
+def test_an_export_is_every_job_of_the_last_days(served: Served, rota: Rota) -> None:
+    job = submitted(served)
+    served.daemon.end(job)
+    code, out, _ = rota("export", "--last", "1d")
+    rows = list(csv.DictReader(io.StringIO(out)))
+    assert code == 0 and [(row["id"], row["user"], row["phase"]) for row in rows] == [(str(job), "ana", "finished")]
+    code, out, _ = rota("export", "-o", "json")
+    assert [each["gpu_seconds"] for each in json.loads(out)] == [0.0]
+
+
+def test_an_export_is_a_trace_that_a_simulation_runs(served: Served, rota: Rota, tmp_path: Path) -> None:
+    for name, user, profile in (("bert", "ana", "A3C"), ("vit", "leo", None), ("none", "leo", None)):
+        job = connect(served.home).submit(["true"], name=name, gpus=2).id
+        done = served.daemon.end(job)
+        used = 0.0 if name == "none" else 7200.0
+        served.daemon.change(
+            replace(done, user=user, tenant="vision", profile=profile, steps_done=50.0, gpu_seconds=used, work_seconds=used)
+        )
+    path = str(tmp_path / "past.csv")
+    code, out, err = rota("export", "--trace", path, "-o", "json")
+    assert (code, json.loads(out)) == (0, {"path": path, "jobs": 2, "skipped": 1}), err
+    found = read_trace(path)
+    assert [(each.spec.name, each.spec.user, each.spec.tenant, each.spec.profile) for each in found.arrivals] == [
+        ("bert", "ana", "vision", "A3C"),
+        ("vit", "leo", "vision", ""),
+    ]
+    assert [each.spec.steps for each in found.arrivals] == [50.0, 3600.0]
+    code, out, _ = rota("sim", "--trace", path, "--policy", "fifo", "--cluster", "2xV100", "-o", "json")
+    assert code == 0 and json.loads(out)["summary"]["finished"] == 2
+    code, _, err = rota("export", "--trace", path)
+    assert code == 2 and "the file exists" in err
+    code, _, err = rota("export", "-o", "table")
+    assert code == 2 and "-o: 'table'" in err

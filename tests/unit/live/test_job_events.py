@@ -198,6 +198,7 @@ def test_an_attempt_that_an_earlier_version_started_counts_from_its_start(home: 
     home.answer(3.0)
     home.history = _restarted(home.journal)
     home.history.records[job].stay = None
+    home.history.adopt(home.state)
     home.turn(5.0, Started(job, 1, home.state.jobs.table.sequence.item(home.state.jobs.row[job]), 3.0))
     home.end(job, 10.0)
     assert home.kinds(job) == ["submitted", "started", "finished"]
