@@ -110,14 +110,11 @@ class FileTable:
     def rows(self) -> Iterator[CsvRow]:
         """Yield every line below the header that is not blank."""
         columns, where, error, headless = self.columns, self.where, self.error, self.headless
-        start = self.header_line - headless
+        start, between = self.header_line - headless, "\t" if headless else ","
         for line, text in enumerate(self.lines[start:], start + 1):
             if not text or text.isspace():
                 continue
-            if headless:
-                cells = text.split("\t")
-            else:
-                cells = text.split(",") if '"' not in text else _quoted(text, where, line, error)
+            cells = text.split(between) if headless or '"' not in text else _quoted(text, where, line, error)
             if len(cells) != len(columns):
                 raise self._uneven(line, len(cells))
             if len(text) > MAX_CELL_CHARS:
