@@ -33,7 +33,7 @@ def reconcile(state: State, settings: Settings, plan: Plan | None) -> list[JobCo
     if plan is not None and plan.changes:
         changes = {change.job: change for change in plan.changes}
         todo = todo | changes.keys()
-    if not todo and not state.jobs.in_flight:
+    if not todo and (settings.retry_seconds == FOREVER or not state.jobs.in_flight):
         return []
     jobs, nodes = state.jobs, state.nodes
     taken = nodes.observed.holder != FREE
