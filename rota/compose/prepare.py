@@ -4,6 +4,7 @@ from collections import Counter
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, fields, replace
 from functools import partial
+from operator import attrgetter
 from typing import Any
 
 import numpy as np
@@ -317,9 +318,10 @@ def _decide_text(decide: DecisionTiming) -> str:
 def _fitting(trace: Trace, cluster: Cluster, physics: Physics, drop: bool) -> Trace:
     """Raise ClusterError if a job could never run on this cluster; with `drop`, leave such jobs out and count them."""
     verdicts: dict[tuple[object, ...], bool] = {}
+    shape_of = attrgetter("profile", "gpus", "gpu_counts", "batch_size", "batch_sizes", "accelerators")
 
     def fits(spec: JobSpec) -> bool:
-        key = (spec.profile, spec.gpus, spec.gpu_counts, spec.batch_size, spec.batch_sizes, spec.accelerators)
+        key = shape_of(spec)
         found = verdicts.get(key)
         if found is None:
             found = verdicts[key] = len(make_options([Kind.of(spec)], cluster, physics.rates)) > 0

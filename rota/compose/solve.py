@@ -155,7 +155,8 @@ def _finite(value: Any, name: str) -> float:
 def solve(instance: Instance, policy: Policy, placer: Placer) -> SolveResult:
     """Call a policy for one allocation. The measured time is that from the view to the answer; modules of the
     solver are loaded before."""
-    import_module("rota.solver.program")
+    for module in ("rota.solver.program", "highspy"):
+        import_module(module)
     policy = _with_tenants(policy, instance.tenants)
     instance, copies = _roomy(instance)
     needs = needs_of(policy)

@@ -34,7 +34,7 @@ def reconcile(state: State, settings: Settings, plan: Plan | None) -> list[JobCo
     if plan is not None and plan.changes:
         changes = {change.job: change for change in plan.changes}
         todo = todo | changes.keys()
-    if not todo and not state.jobs.in_flight:
+    if not todo and (settings.retry_seconds == FOREVER or not state.jobs.in_flight):
         return []
     jobs, nodes = state.jobs, state.nodes
     taken = nodes.observed.holder != FREE
@@ -76,7 +76,7 @@ def _launches(state: State, settings: Settings, starts: list[PlacementChange], t
         if want is not None and _has_room(state, job, want, wish.partner, taken, given):
             row, nodes = state.jobs.row[job], state.nodes.nodes_of(want)
             attempt, sequence = table.attempt.item(row) + 1, table.sequence.item(row) + 1
-            at_boots = (int(boots[nodes[0]]),) if len(nodes) == 1 else tuple([int(boots[node]) for node in nodes])
+            at_boots = (boots.item(nodes[0]),) if len(nodes) == 1 else tuple([boots.item(node) for node in nodes])
             saved = table.steps_saved.item(row)
             partner, batch = None if wish.partner == NO_JOB else wish.partner, batch_size.item(option) or None
             found.append(Launch(job, attempt, sequence, option, want, nodes, at_boots, saved, lease_s, partner, batch))
@@ -89,7 +89,7 @@ def _has_room(state: State, job: int, want: Ints, partner: int, taken: Bools, gi
     gpu = want.item(0)
     if not state.memory.fits(job, want, partner, partner_comes=partner in given.jobs):
         return False  # parked jobs are being written to storage
-    if not (taken[gpu] if len(want) == 1 else taken[want].any()) or _only_partner(state, want, partner):
+    if not (taken.item(gpu) if len(want) == 1 else taken[want].any()) or _only_partner(state, want, partner):
         given.jobs.add(job)
         return True
     if state.jobs.specs[job].gpus >= 1:
@@ -126,7 +126,7 @@ def _next_command(
     """Return the next command for an attempt; None: there is nothing to do."""
     job, want = wish.job, wish.gpus
     flight = state.jobs.in_flight.get(job)
-    sequence = int(state.jobs.table.sequence[state.jobs.row[job]]) + 1
+    sequence = state.jobs.table.sequence.item(state.jobs.row[job]) + 1
     if state.jobs.to_kill(job):
         if flight is not None and isinstance(flight.command, Kill):
             return None

@@ -111,12 +111,13 @@ class FileTable:
 
     def rows(self) -> Iterator[CsvRow]:
         """Yield every line below the header that is not blank."""
-        columns, where, error, headless, separator = self.columns, self.where, self.error, self.headless, self.separator
-        start = self.header_line - headless
+        columns, where, error, headless = self.columns, self.where, self.error, self.headless
+        start, between = self.header_line - headless, "\t" if headless else self.separator
+        quotes_count = between == ","
         for line, text in enumerate(self.lines[start:], start + 1):
             if not text or text.isspace():
                 continue
-            cells = text.split("\t") if headless else _cells(text, where, line, error, separator)
+            cells = _cells(text, where, line, error, between) if quotes_count and '"' in text else text.split(between)
             if len(cells) != len(columns):
                 raise self._uneven(line, len(cells))
             if len(text) > MAX_CELL_CHARS:

@@ -135,10 +135,9 @@ def take(view: PlacementView, nodes: list[int], counts: list[int]) -> Ints:
         found = view.available[start:end].nonzero()[0] + start
         if len(found) > count:
             busy = ~view.idle[found]
-            if np.count_nonzero(busy):
-                found = np.sort(found[busy.argsort(kind="stable")[:count]])
-            else:
-                found = found[:count].copy()  # a view would keep the whole array in memory
+            some_busy = np.count_nonzero(busy)
+            # Without busy ones they are in order. A mere view of them would keep the whole array in memory.
+            found = np.sort(found[busy.argsort(kind="stable")[:count]]) if some_busy else found[:count].copy()
         parts.append(found)
     taken: Ints = parts[0] if len(parts) == 1 else np.concatenate(parts)
     view.available[taken] = False

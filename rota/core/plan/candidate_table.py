@@ -32,20 +32,35 @@ class CandidateTable:
         self.options: Options = state.beliefs.options
         self.starts_cost = starts_cost(state)
         """Whether starting a job costs anything, so that jobs can be protected."""
-        self.moves_are_free = not (state.beliefs.costs.move_seconds and settings.selection.saves_moves)
-        """Whether nothing is gained by fewer moves, or the selection rules do not count them."""
-        self.upgrades = settings.selection.upgrades
-        """Whether a job that no other may suspend may still move to faster GPUs."""
-        self.types_stay = settings.selection.types_stay
-        """Whether an answer that is blind to types moves no job to another type while all jobs have GPUs."""
-        self.horizon_seconds = settings.horizon_seconds
-        """Time within which a move must pay for itself, in seconds."""
-        self.slice_seconds = settings.decide.turn_seconds
-        """Length of a turn, in seconds."""
         self.alive: Bools | None = None
         """Which of the jobs may be scheduled; None: all."""
         self.kept_gpus: AbstractSet[int] = NONE
         """GPUs of jobs that are not part of the answer, which keep them."""
+
+    @property
+    def moves_are_free(self) -> bool:
+        """Whether nothing is gained by fewer moves, or the selection rules do not count them."""
+        return not (self._state.beliefs.costs.move_seconds and self._settings.selection.saves_moves)
+
+    @property
+    def upgrades(self) -> bool:
+        """Whether a job that no other may suspend may still move to faster GPUs."""
+        return self._settings.selection.upgrades
+
+    @property
+    def types_stay(self) -> bool:
+        """Whether an answer that is blind to types moves no job to another type while all jobs have GPUs."""
+        return self._settings.selection.types_stay
+
+    @property
+    def horizon_seconds(self) -> float:
+        """Time within which a move must pay for itself, in seconds."""
+        return self._settings.horizon_seconds
+
+    @property
+    def slice_seconds(self) -> float:
+        """Length of a turn, in seconds."""
+        return self._settings.decide.turn_seconds
 
     def current_gpu(self, position: int, option: int) -> int:
         """The GPU that a job has a part of by this option, and may keep; -1: none."""

@@ -49,8 +49,9 @@ def changes(draft: Draft, places: Places | None = None) -> tuple[PlacementChange
     if not len(stops) and not len(starts):
         return ()
     ids = state.jobs.table.id
-    found = [PlacementChange(job, -1, None) for job in ids[table.rows[stops]].tolist()]
-    touched = [*(change.job for change in found), *ids[table.rows[starts]].tolist()]
+    stopping, starting = ids[table.rows[stops]].tolist(), ids[table.rows[starts]].tolist()
+    found = [PlacementChange(job, -1, None) for job in stopping]
+    touched = [*stopping, *starting]
     if partner is not None:
         found += left_behind(state, touched)
     if draft.settings.wait_for_locality:
@@ -58,7 +59,7 @@ def changes(draft: Draft, places: Places | None = None) -> tuple[PlacementChange
     elif len(starts):
         view = draft.placement_view(state.usable()[0] & released(state, touched))
         if partner is None:
-            found += _place_jobs(draft, view, starts, grants.option[starts])
+            found += _place_jobs(draft, view, starts, starting, grants.option[starts].tolist())
         else:
             found += _place_units(draft, view, places, starts, partner)
     return tuple(found)
@@ -76,23 +77,19 @@ def _may_move(state: State, rows: Ints) -> Bools:
     return may
 
 
-def _place_jobs(draft: Draft, view: PlacementView, starts: Ints, option: Ints) -> list[PlacementChange]:
-    """Choose GPUs for these positions. `option`: what each is granted."""
-    state, hints = draft.state, draft.hints
-    rows, options, table = draft.table.rows[starts], draft.table.options, draft.state.jobs.table
-    columns = (
-        table.id[rows].tolist(),
-        options.pool[option].tolist(),
-        (options.milligpus[option] // MILLI).tolist(),
-        table.move_seconds[rows].tolist(),
-    )
-    requests = [request_for(state, job, pool, gpus, price) for job, pool, gpus, price in zip(*columns, strict=True)]
+def _place_jobs(draft: Draft, view: PlacementView, starts: Ints, jobs: list[int], granted: list[int]) -> list[PlacementChange]:
+    """Choose GPUs for these positions. `granted`: the option of each."""
+    state, hints, row_of = draft.state, draft.hints, draft.state.jobs.row
+    pool, size = draft.table.options.pool.item, draft.table.options.milligpus.item
+    price, option = state.jobs.table.move_seconds.item, state.jobs.table.option.item
+    requests = [
+        request_for(state, job, pool(by), size(by) // MILLI, price(row_of[job])) for job, by in zip(jobs, granted, strict=True)
+    ]
     placed = choose_for_jobs(state, draft.placer, view, requests, [hints.get(at, ()) for at in starts.tolist()] if hints else ())
     found = []
-    before, desired = table.option[rows].tolist(), state.jobs.desired
-    for job, by, had, gpus in zip(columns[0], option.tolist(), before, placed, strict=True):
-        promised = desired.get(job)
-        if promised is None or had != by or not same_gpus(promised, gpus):
+    for job, by, gpus in zip(jobs, granted, placed, strict=True):
+        promised = state.jobs.desired.get(job)
+        if promised is None or option(row_of[job]) != by or not same_gpus(promised, gpus):
             found.append(PlacementChange(job, by, gpus))
     return found
 

@@ -23,6 +23,7 @@ from rota.core.state.phases import (
 from rota.core.state.records import Attempt, InFlight, Setback
 from rota.model.commands import Resize, Suspend, SuspendKind
 from rota.model.job import JobSpec, Phase
+from rota.model.lazy import lazy_column
 from rota.model.options import Kind
 from rota.model.units import FOREVER, Ints
 
@@ -64,18 +65,15 @@ class ActiveJobs:
     """Changes with the set of jobs that may be scheduled."""
     unschedulable_holders: frozenset[int] = field(init=False)
     """Jobs that have an attempt and may not be scheduled. Their GPUs cannot be granted. Each change makes a new set."""
-    _rows: Ints | None = field(default=None, init=False)
 
     def __post_init__(self) -> None:
         self.unschedulable_holders = frozenset(job for job in self.attempts if self.table.blocks.item(self.row[job]))
 
-    @property
+    @lazy_column
     def rows(self) -> Ints:
         """Rows of the jobs that may be scheduled now, earliest submission first."""
-        if self._rows is None:
-            self._rows = (self.table.blocks[: self.table.size] == 0).nonzero()[0]
-            self._rows.setflags(write=False)
-        return self._rows
+        found: Ints = (self.table.blocks[: self.table.size] == 0).nonzero()[0]
+        return found
 
     @property
     def held(self) -> set[int]:
@@ -191,8 +189,12 @@ class ActiveJobs:
 
     def _new_rows(self) -> None:
         """Note that the schedulable jobs have changed, or their rows."""
-        self._rows = None
+        self.forget_rows()
         self.version += 1
+
+    def forget_rows(self) -> None:
+        """Find the rows of schedulable jobs again when they are asked for."""
+        self.__dict__.pop("rows", None)
 
     def copy(self) -> "ActiveJobs":
         return copied(self)

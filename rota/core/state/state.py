@@ -410,7 +410,8 @@ class State:
     def without_memos(self) -> "State":
         """Return an independent copy without the values that are stored only to save work."""
         twin = self.copy()
-        twin._usable = twin.jobs._rows = None
+        twin._usable = None
+        twin.jobs.forget_rows()
         twin.cycle._drawn = None
         twin.beliefs.forget_memos()
         return twin
