@@ -16,7 +16,7 @@ from pathlib import Path
 
 import pytest
 
-from rota.agent import datagrams, start_as_user
+from rota.agent import datagrams, facts_as_user, start_as_user
 from rota.agent.attempt_files import read_order
 from rota.agent.constants import ATTEMPT_ID
 from rota.agent.disk import REPORT_SOCKET
@@ -548,6 +548,19 @@ def test_a_pipe_in_the_place_of_a_file_holds_up_no_launch(bench: UserBench) -> N
     os.mkfifo(own / "train")
     (own / "train").chmod(0o777)
     order = bench.order("./train", workdir=str(own))._replace(uid=ANA.pw_uid, may_park=True)
+    assert "is not Python" in (with_parking(order, real_gpus=True).park_reason or "")
+
+
+def test_a_user_whose_files_hold_up_a_launch_holds_up_one(bench: UserBench, monkeypatch: pytest.MonkeyPatch) -> None:
+    """The agent waits for the process that reads them."""
+    monkeypatch.setattr(facts_as_user, "_ended_s", {})
+    monkeypatch.setattr(facts_as_user, "SECONDS", 0.0)
+    order = bench.order("./train")._replace(uid=ANA.pw_uid, may_park=True)
+    assert "it took more than 0 s" in (with_parking(order, real_gpus=True).park_reason or "")
+    monkeypatch.setattr(facts_as_user, "SECONDS", 60.0)
+    found = with_parking(order, real_gpus=True)
+    assert found.park_method == "exit" and "tried 10 minutes later" in (found.park_reason or "")
+    monkeypatch.setattr(facts_as_user, "_ended_s", {})
     assert "is not Python" in (with_parking(order, real_gpus=True).park_reason or "")
 
 
