@@ -15,11 +15,16 @@ from typing import Any
 
 from rota.agent.attempt_files import LaunchOrder
 from rota.agent.job_user import CLUSTER_NODE, UnknownUser, become, find_user
+from rota.agent.processes import boot_s
 from rota.park.facts import job_facts
 from rota.park.park_method import ParkingFacts
 
 SECONDS = 5.0
 """Time limit for the process, in seconds. Its user can stop it."""
+PAUSE_SECONDS = 600.0
+"""Time for which no process is started for a user whose last one was ended, in seconds. The agent waits for each of them."""
+_ended_s: dict[int, float] = {}
+"""When the process of a user was last ended, by user."""
 _PACKAGES = str(Path(__file__).resolve().parents[2])
 
 
@@ -27,6 +32,10 @@ def facts_as_user(order: LaunchOrder, uid: int, *, real_gpus: bool) -> ParkingFa
     """Return the facts of an order for another user, without those about the driver. Raise OSError if they can't be found."""
     if os.geteuid() != 0:
         raise PermissionError("only root can start one")
+    if boot_s() < _ended_s.get(uid, -PAUSE_SECONDS) + PAUSE_SECONDS:
+        raise OSError(
+            f"the last one took more than {SECONDS:.0f} s, and the next is tried {PAUSE_SECONDS / 60:.0f} minutes later"
+        )
     asked = {"uid": uid, "argv": list(order.argv), "env": dict(order.env), "workdir": order.workdir}
     asked |= {"wanted": bool(order.may_park), "gpus": order.most_gpus, "real_gpus": real_gpus}
     try:
@@ -42,6 +51,7 @@ def facts_as_user(order: LaunchOrder, uid: int, *, real_gpus: bool) -> ParkingFa
         )
         return _checked(json.loads(done.stdout))
     except subprocess.TimeoutExpired as error:
+        _ended_s[uid] = boot_s()
         raise OSError(f"it took more than {SECONDS:.0f} s") from error
     except subprocess.CalledProcessError as error:
         lines = error.stderr.strip().splitlines()

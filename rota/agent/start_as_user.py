@@ -121,7 +121,8 @@ def _run(wanted: _NewProcess) -> NoReturn:
     try:
         os.setsid()
         if wanted.group is not None:
-            enter_group(wanted.group)
+            with contextlib.suppress(OSError):
+                enter_group(wanted.group)
         _drop_settings()
         become(wanted.user)
         child.gain_no_rights()

@@ -207,6 +207,25 @@ def test_it_is_killed_with_all_its_processes(bench: UserBench) -> None:
     assert not any(alive(pid) for pid in there)
 
 
+def test_a_process_that_has_changed_its_user_is_ended_with_its_job(bench: UserBench) -> None:
+    """A job of root may do that."""
+    script = f"""
+import os, sys
+if os.fork() == 0:
+    os.setsid()
+    os.setgid({ANA.pw_gid})
+    os.setuid({ANA.pw_uid})
+    os.execve({PYTHON!r}, [{PYTHON!r}, "-c", "import os, time; print('set', os.getpid(), flush=True); time.sleep(1000)"], {{}})
+os.wait()
+"""
+    bench.machine.launch(bench.order(PYTHON, "-c", script))
+    until(lambda: "set " in bench.said())
+    pid = next(int(line.split()[1]) for line in bench.said().splitlines() if line.startswith("set "))
+    assert Path(f"/proc/{pid}").stat().st_uid == ANA.pw_uid
+    bench.machine.kill(1, 1, 2)
+    assert bench.wait().outcome == "lost" and not alive(pid)
+
+
 def of_user(uid: int, word: bytes) -> list[int]:
     """Return the processes of a user that run this program."""
     found = []

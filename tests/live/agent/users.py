@@ -26,6 +26,19 @@ PYTHON = shutil.which("python3", path="/usr/bin:/usr/local/bin") or "python3"
 """A Python that every user may run."""
 
 
+TRIED = """
+import ctypes, json, os, signal, socket, stat, sys
+def tried(what, act):
+    try:
+        act()
+    except OSError as error:
+        print("refused", what, error.strerror, flush=True)
+    else:
+        print("DONE", what, flush=True)
+"""
+"""Beginning of a script that calls `tried(what, act)` for each attempt."""
+
+
 def with_groups() -> pwd.struct_passwd:
     """Return a user with more groups than one if there is such a user, else ana."""
     found = [name for group in grp.getgrall() if group.gr_gid for name in group.gr_mem]
