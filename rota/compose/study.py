@@ -112,7 +112,7 @@ class Study:
 
     All rates of half of the profiles are always known."""
     format: str = "auto"
-    """Format: auto, rota, gavel, philly, helios, tiresias, pal, pollux, openb or kalos."""
+    """Format: auto, rota, gavel, philly, helios, tiresias, pal, pollux, openb, kalos, sacct or kueue."""
     where: Filters = field(default=(), metadata={"read": read_filter, "example": "cluster=6214e9"})
     """Keep only rows with COLUMN=VALUE. Repeatable.
 

@@ -337,6 +337,10 @@ class Job:
         """Return why the job is not running."""
         return self._client.why(self.id)
 
+    def events(self) -> list[EventRow]:
+        """Return the events of the job, the oldest first."""
+        return self._client.events(self.id)
+
     def logs(self, follow: bool = False) -> Iterator[str]:
         """Iterate over the job's output; with `follow`, until the job has ended."""
         return (piece.text for piece in self._client.log_pieces(self.id, follow))

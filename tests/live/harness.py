@@ -8,11 +8,17 @@ import sys
 from collections.abc import Callable, Iterator
 from pathlib import Path
 
+import pytest
+
 import rota
 from rota.compose.live_scheduler import JOURNAL_CODEC, make_scheduler
 from rota.core.validate import validate
+from rota.live.job_events import STARTS, EventKind
+from rota.live.job_record import JobRecord
 from rota.live.journal import Journal
+from rota.live.read_past import all_events
 from rota.live.replay import replay
+from rota.live.usage import total
 from rota.model.events import Exited, Submitted, Suspended
 from rota.wire.client import Client
 from rota.wire.rows import JobRow
@@ -215,7 +221,30 @@ def check_record(place: Site, waits: int = 30) -> None:
         seen += confirm(scheduler)
         events += entry.events
     jobs = [job for job, _, _ in journal.jobs()]
+    check_past(journal)
     journal.close()
     assert seen > waits
     assert [event.job for event in events if isinstance(event, Submitted)] == jobs
     assert any(isinstance(event, Exited | Suspended) for event in events)
+
+
+def check_past(journal: Journal) -> None:
+    """Every job has one beginning among its events and at most one end, no attempt ends twice, and the usage is that of all
+    attempts."""
+    records = [JobRecord.of(job, sent, plain) for job, sent, plain in journal.jobs()]
+    ends = []
+    for record in records:
+        found = all_events(journal, record)
+        assert [each.ends_job for each in found] == [*(False for _ in found[1:]), record.ended], (record.id, found)
+        assert not record.ended or found[-1].kind == record.phase, (record.id, found)
+        assert [each.kind for each in found].count(EventKind.SUBMITTED) == 1
+        ended = [each.attempt for each in found if each.ends_attempt]
+        assert len(ended) == len(set(ended)), (record.id, found)
+        begun = {each.attempt for each in found if each.kind in STARTS}
+        assert {each.attempt for each in found if each.kind is EventKind.FINISHED} <= begun, (record.id, found)
+        ends += [each for each in found if each.ends_attempt]
+    sums = total(row.amounts for row in journal.usage())
+    assert sums.submitted == len(records) and sums.attempts == len(ends)
+    assert sums.finished + sums.failed + sums.cancelled == sum(each.ended for each in records)
+    assert sums.gpu_seconds == pytest.approx(sum(each.gpu_seconds for each in records))
+    assert sum(each.gpu_seconds for each in ends) <= sums.gpu_seconds + 1e-6
