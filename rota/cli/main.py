@@ -26,6 +26,7 @@ COMMANDS = {
     "logs": "logs",
     "cancel": "cancel",
     "wait": "wait",
+    "mcp": "mcp",
     "sim": "sim",
     "compare": "compare",
     "sweep": "sweep",
