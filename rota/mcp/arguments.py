@@ -38,11 +38,11 @@ class SeveralJobs(Arguments):
 
 
 class WaitedJobs(SeveralJobs):
-    timeout_seconds: float = Field(60.0, ge=0, le=MAX_WAIT_SECONDS, description="Longest wait, in seconds.")
+    timeout_seconds: float = Field(30.0, ge=0, le=MAX_WAIT_SECONDS, description="Longest wait, in seconds.")
 
 
 class PageOfRows(Arguments):
-    limit: StrictInt = Field(50, ge=1, le=MAX_ROWS, description="Maximum number of rows.")
+    limit: StrictInt = Field(20, ge=1, le=MAX_ROWS, description="Maximum number of rows.")
     skip: StrictInt = Field(0, ge=0, le=10**9, description="Number of rows before this page.")
 
 

@@ -6,7 +6,7 @@ from collections.abc import Callable, Iterable, Mapping
 from dataclasses import asdict, dataclass
 from typing import Any
 
-from rota.errors import ForbiddenError, InputError, RotaError, UnreachableError
+from rota.errors import ForbiddenError, InputError, RotaError, UnknownNameError, UnreachableError
 from rota.mcp.arguments import (
     Arguments,
     ListedJobs,
@@ -185,9 +185,9 @@ class Toolbox:
     def _check(self, plain: Mapping[str, Any], stop: threading.Event) -> dict[str, Any]:
         spec, _, key = _read_job(plain)
         with self._lock:
-            if self._budget.limits.any:
+            if self._budget.jobs():
                 self._forget_ended(self._connect())
-                self._budget.check(key, spec.most_gpus)
+            self._budget.check(key, spec.most_gpus)
             return _data(ok=True, gpus=spec.most_gpus, budget=self._budget.row())
 
     def _submit(self, plain: Mapping[str, Any], stop: threading.Event) -> dict[str, Any]:
@@ -224,9 +224,13 @@ class Toolbox:
 
     def _forget_ended(self, client: Client) -> None:
         """Give back the budget of the jobs that have ended."""
-        if self._budget.limits.any:
-            for row in client.ends(self._budget.jobs(), 0.0):
-                self._budget.forget(row.id)
+        for job in self._budget.jobs():
+            try:
+                ended = client.job(job).ended
+            except UnknownNameError:  # the record of an ended job was removed, or the home is another
+                ended = True
+            if ended:
+                self._budget.forget(job)
 
 
 def _read_job(plain: Mapping[str, Any]) -> tuple[Spec, dict[str, Any], str]:

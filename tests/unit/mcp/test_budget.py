@@ -113,6 +113,13 @@ def test_a_job_that_the_scheduler_may_have_taken_counts(
         assert program.call("whoami")["budget"]["jobs_left"] == 1
 
 
+def test_a_job_whose_record_is_gone_does_not_count(served: Served) -> None:
+    program = started(served, max_jobs=1)
+    program.call("submit", run="true")
+    served.daemon.reset()
+    assert program.call("submit", run="true")["budget"]["jobs_left"] == 0
+
+
 def test_without_limits_nothing_is_counted(served: Served) -> None:
     program = started(served)
     for _ in range(5):
