@@ -30,6 +30,7 @@ COMMANDS = {
     "logs": "logs",
     "cancel": "cancel",
     "wait": "wait",
+    "mcp": "mcp",
     "sim": "sim",
     "compare": "compare",
     "sweep": "sweep",

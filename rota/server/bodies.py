@@ -10,10 +10,9 @@ from pydantic import AfterValidator, BaseModel, ConfigDict, Field, StrictInt, St
 
 from rota.errors import InputError, SpecError
 from rota.files.csv_table import shown
-from rota.files.tree import DEEPEST, TreeEntry
 from rota.server.identities import JobOwner
 from rota.wire.job_filter import MAX_TOGETHER
-from rota.wire.spec import Spec, located
+from rota.wire.spec import Spec, located, spec_tree
 from rota.wire.submission import Submission, naming
 
 MAX_USER_CHARS = 100
@@ -192,7 +191,7 @@ def _refuse(model: type[Body], plain: Mapping[str, Any], faults: Sequence[Any]) 
     if first[0] == "spec" and "spec" in model.model_fields:
         if "spec" not in plain:
             raise SpecError("needs 'run'.", field="run", hint="add a line run: ...")
-        spec = _entry(plain["spec"], "", 0)
+        spec = spec_tree(plain["spec"])
         spec.mapping()
         raise located(spec, [{**each, "loc": each["loc"][1:]} for each in faults if each["loc"][0] == "spec"])
     name, value = ".".join(shown(str(part)) for part in first), faults[0]["input"]
@@ -212,15 +211,3 @@ def _refuse(model: type[Body], plain: Mapping[str, Any], faults: Sequence[Any]) 
 
 def _no_constant(name: str) -> NoReturn:
     raise ValueError(f"{name} is not a number in JSON")
-
-
-def _entry(value: Any, name: str, depth: int) -> TreeEntry:
-    """Convert a spec to the tree of a YAML file, so that its errors are the same, except for line numbers."""
-    if depth > DEEPEST:
-        raise SpecError("is nested too deeply.", field=shown(name), hint="is it a spec?")
-    inner = value
-    if isinstance(value, dict):
-        inner = {key: _entry(each, f"{name}.{key}" if name else key, depth + 1) for key, each in value.items()}
-    elif isinstance(value, list):
-        inner = [_entry(each, f"{name}[{i}]", depth + 1) for i, each in enumerate(value, 1)]
-    return TreeEntry("", 0, name, inner, SpecError)

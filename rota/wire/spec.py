@@ -23,7 +23,7 @@ from pydantic import (
 
 from rota.errors import SpecError
 from rota.files.csv_table import closest, shown
-from rota.files.tree import TreeEntry, duration_seconds, read_tree
+from rota.files.tree import DEEPEST, TreeEntry, duration_seconds, read_tree
 from rota.model.cluster import ACCELERATOR, canonical
 from rota.model.units import MILLI, milligpus_of
 
@@ -404,6 +404,18 @@ def spec_from(root: TreeEntry) -> Spec:
         return Spec.model_validate(root.plain())
     except ValidationError as problem:
         raise located(root, problem.errors(include_url=False)) from None
+
+
+def spec_tree(value: Any, name: str = "", depth: int = 0) -> TreeEntry:
+    """Convert a spec that came as JSON to the tree of a YAML file, so that its errors are the same, except for line numbers."""
+    if depth > DEEPEST:
+        raise SpecError("is nested too deeply.", field=shown(name), hint="is it a spec?")
+    inner = value
+    if isinstance(value, dict):
+        inner = {key: spec_tree(each, f"{name}.{key}" if name else key, depth + 1) for key, each in value.items()}
+    elif isinstance(value, list):
+        inner = [spec_tree(each, f"{name}[{i}]", depth + 1) for i, each in enumerate(value, 1)]
+    return TreeEntry("", 0, name, inner, SpecError)
 
 
 def encode_spec(spec: Spec) -> dict[str, Any]:

@@ -51,9 +51,10 @@ ALLOWED: dict[str, set[str]] = {
     "papers": _BELOW_SERVER,
     FACE: _BELOW_SERVER,
     "ray": {"live", "agent", "folders", "experiments", VERSION, "errors"},
+    "mcp": {"files", "model", "wire", VERSION, "errors"},
     "server": {FACE, "ray"} | _BELOW_SERVER,
     "doctor": {"server", "ray"} | _BELOW_SERVER,
-    "cli": {FACE, "ray", "server", "papers", "doctor"} | _BELOW_SERVER,
+    "cli": {FACE, "mcp", "ray", "server", "papers", "doctor"} | _BELOW_SERVER,
     "__main__": {"cli"},
 }
 
@@ -285,6 +286,7 @@ CAUGHT = [
     ("rota/server/app.py", "import rota.cli.main", "server must not import cli"),
     ("rota/server/app.py", "import rota.papers.gavel_experiments", "server must not import papers"),
     ("rota/papers/gavel_experiments.py", "import rota.server.http_api", "papers must not import server"),
+    ("rota/mcp/tools.py", "import rota.server.http_api", "mcp must not import server"),
     ("rota/errors.py", "import rota.model", "errors must not import model"),
     ("rota/folders.py", "import rota.agent.disk", "folders must not import agent"),
     ("rota/core/scheduler.py", "from rota.folders import open_folder", "core must not import folders"),

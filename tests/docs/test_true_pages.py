@@ -26,7 +26,10 @@ ROOT = Path(__file__).resolve().parents[2]
 DOCS = ROOT / "docs"
 FRONT = [
     ROOT / "README.md",
-    *(DOCS / f"{name}.md" for name in ("comparison", "spec", "contributing/job-walkthrough", "glossary", "troubleshooting")),
+    *(
+        DOCS / f"{name}.md"
+        for name in ("commands", "comparison", "spec", "contributing/job-walkthrough", "glossary", "troubleshooting")
+    ),
 ]
 YAML = re.compile(r"(?<!as `wrong\.yaml`:\n\n)```yaml\n(.*?)```", re.DOTALL)
 EXAMPLES = [

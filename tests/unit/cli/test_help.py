@@ -8,6 +8,7 @@ import pytest
 import typer
 
 from rota.cli.main import main, make_app
+from rota.traces.synthetic import BUILT_IN, GENERATED
 from tests.unit.cli.conftest import Rota
 
 
@@ -40,7 +41,7 @@ def test_a_value_is_called_by_its_flag(monkeypatch: pytest.MonkeyPatch, capsys: 
 def test_where_to_go_next(rota: Rota) -> None:
     code, out, _ = rota("help", "next")
     assert code == 0
-    for door in ("Run my training script", "Write a policy", "Set up a cluster"):
+    for door in ("Compare policies", "Run my training script", "Write a policy", "Set up a cluster"):
         assert door in out
     for page in re.findall(r"docs/[\w-]+\.md", out):
         assert (Path(__file__).parents[3] / page).exists(), page
@@ -50,3 +51,8 @@ def test_help_of_a_command_and_of_one_that_is_not_there(rota: Rota) -> None:
     assert rota("help", "down")[1] == rota("down", "--help")[1]
     code, _, err = rota("help", "nonsense")
     assert code == 2 and "No such command 'nonsense'" in err
+
+
+def test_the_help_of_sim_names_every_generated_trace(rota: Rota) -> None:
+    help = " ".join(rota("sim", "--help")[1].split("--trace TRACE")[1].split("--policy")[0].split())
+    assert all(re.search(rf"\b{name}\b", help) for name in (*GENERATED, *BUILT_IN)), help

@@ -53,6 +53,7 @@ def test_a_unit_for_a_ray_cluster_is_written_before_the_cluster_runs(rota: Rota,
     unit, home = tmp_path / "rota.service", tmp_path / "home"
     code, out, err = rota("up", "--home", str(home), "--ray", "127.0.0.1:1", "--policy", "fifo", "--systemd", str(unit))
     assert (code, err) == (0, "") and "Wrote" in out
+    assert "To keep it running after you log out, once: loginctl enable-linger" in out
     assert "--ray 127.0.0.1:1 --policy fifo" in unit.read_text() and not home.exists()
 
 

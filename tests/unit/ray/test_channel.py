@@ -70,6 +70,8 @@ class Cluster:
         self.known: list[str] = []
         """Agents that are there from before."""
         self.killed: list[str] = []
+        self.draining: set[str] = set()
+        """Hosts that Ray drains."""
         self.util = SimpleNamespace(list_named_actors=lambda: self.known)
 
     def nodes(self) -> list[dict[str, Any]]:
@@ -99,7 +101,7 @@ class Cluster:
 def cluster(monkeypatch: pytest.MonkeyPatch) -> Iterator[Cluster]:
     made = Cluster()
     monkeypatch.setattr(channel, "start_ray", lambda *_: made)
-    monkeypatch.setattr(RayChannel, "_to_leave", lambda self: set())
+    monkeypatch.setattr(RayChannel, "_to_leave", lambda self: set(made.draining))
     monkeypatch.setattr(channel, "LOOK_SECONDS", 0.02)
     monkeypatch.setattr(channel, "ASK_AGAIN_SECONDS", 0.1)
     yield made
@@ -211,5 +213,18 @@ def test_the_next_scheduler_uses_the_one_that_was_used_before(cluster: Cluster, 
     try:
         assert list(met.nodes()) == [LIFE] and cluster.made == [LIFE]
         assert cluster.killed == [f"agent-{LIFE}"] * former
+    finally:
+        met.close()
+
+
+def test_a_node_that_ray_drains_is_reported_so_until_the_drain_is_taken_back(cluster: Cluster) -> None:
+    met = RayChannel("here", "home")
+    try:
+        until(lambda: list(met.nodes()) == [LIFE] and not met.nodes()[LIFE].draining)
+        cluster.draining = {LIFE, "another"}
+        until(lambda: met.nodes()[LIFE].draining)
+        cluster.draining = set()
+        until(lambda: not met.nodes()[LIFE].draining)
+        assert list(met.nodes()) == [LIFE] and cluster.made == [LIFE], "its agent stays"
     finally:
         met.close()
