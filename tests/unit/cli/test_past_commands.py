@@ -20,7 +20,7 @@ def submitted(served: Served) -> int:
 
 def test_the_history_of_a_job_in_every_format(served: Served, rota: Rota) -> None:
     job = submitted(served)
-    assert [each.kind for each in Client(served.url, served.token).get(job).events()] == ["submitted"]
+    assert [each.kind for each in connect(served.home).get(job).events()] == ["submitted"]
     code, out, _ = rota("history", "bert")
     assert code == 0 and out.splitlines()[0].endswith("  submitted by ana")
     code, out, _ = rota("history", str(job), "-o", "json")

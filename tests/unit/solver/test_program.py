@@ -363,7 +363,7 @@ def test_a_private_part_of_a_pool_that_is_too_small_is_still_a_part() -> None:
 @pytest.mark.parametrize("policy", POLICIES)
 def test_jobs_that_are_done_or_endless_are_no_obstacle(policy: str) -> None:
     """A job may be believed done and still run; and nobody may have said how many steps one has."""
-    jobs = [{"profile": "a", "steps": 0.0}, {"profile": "b", "steps": float("inf")}, {"profile": "c", "steps": 100.0}]
+    jobs = [{"profile": "a", "steps": 0.0}, {"profile": "b", "steps": None}, {"profile": "c", "steps": 100.0}]
     _, effect = Question((1, 1, 1), RATES, jobs).ask(policy)
     assert_feasible(effect)
     assert np.isfinite(effect.share).all()
