@@ -150,7 +150,7 @@ def _describe(state: State, job: int, row: int, code: Reason) -> Explanation:
     kind = list(state.jobs.kind_of)[table.kind[row]]
     types = " or ".join(kind.accelerators) or "any type"
     if code is Reason.HELD:
-        return Explanation(code, "It is held.")
+        return Explanation(code, f"It is held until it is released: rota release {job}.")
     if code in (Reason.NO_SUCH_ACCELERATOR, Reason.UNSATISFIABLE):
         _, why = why_never(kind, state.nodes.cluster)
         if state.nodes.gone and state.beliefs.options.best[state.jobs.table.kind[row]] >= 0:

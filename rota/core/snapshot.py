@@ -28,8 +28,8 @@ from rota.model.occupancy import Occupancy
 from rota.model.old_names import current_fields
 from rota.model.options import Kind, OptionRow, Options
 
-VERSION = 16
-READABLE = (12, 13, 14, 15, VERSION)
+VERSION = 17
+READABLE = (12, 13, 14, 15, 16, VERSION)
 """Fields that a later version added have their defaults. Version 15 renamed types and fields (`model/old_names.py`). Version 16
 keeps in one column why a job may not be scheduled (`blocks`), of which earlier ones had sets."""
 
@@ -52,6 +52,7 @@ EVENT_TYPES: tuple[type, ...] = (
     events.Outcome,
     events.CancelRequested,
     events.HoldRequested,
+    events.RequeueRequested,
     events.Attached,
     events.Allocated,
     events.PolicyFailed,

@@ -17,16 +17,18 @@ from collections.abc import Callable, Mapping, Sequence
 from concurrent.futures import Future
 from dataclasses import replace
 from pathlib import Path
+from typing import Any, TypeVar
 
 from rota.core.fold.configured import Configured, CoreEvent
 from rota.errors import BusyError, ConflictError, OptionError, RotaError, TacticError
 from rota.live.clock import Clock
-from rota.live.cluster_changes import ClusterChanges, Devices, NamedNode, device_of, named_nodes, never_run, pretend_devices
+from rota.live.cluster_changes import ClusterChanges, device_of, named_nodes, never_run
 from rota.live.driver_protocol import DriverCommand, DriverContext, DriverProtocol
-from rota.live.find_record import find_record, unknown_job
+from rota.live.find_record import find_record
 from rota.live.history import JobHistory, JobRecord
 from rota.live.home_id import home_id
-from rota.live.home_setup import HomeSetup
+from rota.live.home_setup import HomeSetup, known_devices
+from rota.live.job_requests import JobRequests, events_of, submission_again
 from rota.live.journal import AskedAbout, Journal
 from rota.live.journal_place import find_journal, open_journal
 from rota.live.journal_store import JournalFull, JournalUnavailable, LeadershipLost
@@ -37,7 +39,7 @@ from rota.live.node_rows import node_rows
 from rota.live.policy_change import try_policy
 from rota.live.policy_client import PolicyClient
 from rota.live.possible import check_memory, check_options
-from rota.live.queued_requests import Cancel, Item, KnownJobAgain, NewJob, SetPolicy, Together, one_by_one
+from rota.live.queued_requests import AboutJobs, Item, KnownJobAgain, NewJob, SetPolicy, Together, one_by_one
 from rota.live.ready_row import journal_problem, ready_row
 from rota.live.recovery import Make, lost_with_their_files, recover
 from rota.live.requests import shown_spec, to_job_spec
@@ -48,13 +50,14 @@ from rota.live.trial_rows import trials_of
 from rota.live.upkeep import JournalUpkeep
 from rota.model.codec import Codec
 from rota.model.commands import CallPolicy, Command, Launch, SetTimer
-from rota.model.events import CancelRequested, Decided, GpusTaken, PolicyTimedOut, Submitted, TimerFired
+from rota.model.events import Decided, GpusTaken, PolicyTimedOut, Submitted, TimerFired
 from rota.model.options import Kind
 from rota.model.reasons import Reason
 from rota.model.units import FOREVER
 from rota.park.park_method import STAY, can_sleep, park_or_stay
 from rota.wire.job_filter import UNFINISHED, JobFilter
-from rota.wire.rows import CancelRow, JobRow, LogChunk, NodeRow, PageRow, ReadyRow, StatusRow, TakenRow, WhyRow
+from rota.wire.job_request import JobRequest, Verb
+from rota.wire.rows import JobRow, LogChunk, NodeRow, PageRow, ReadyRow, RequestRow, StatusRow, TakenRow, WhyRow
 from rota.wire.spec import Spec
 from rota.wire.submission import Submission, naming
 
@@ -63,6 +66,7 @@ LOOK_EVERY_SECONDS = 1.0
 ANSWER_WITHIN_SECONDS = 30.0
 """Longest wait of a client for the turn that takes its request, in seconds."""
 STARTING = Reason.STARTING.name
+T = TypeVar("T")
 
 
 def _no_change(named: str, placer: str) -> HomeSetup:
@@ -106,7 +110,7 @@ class Daemon:
         self.journal = journal if journal is not None else open_journal(find_journal(home), codec)
         before = self.journal.setup()
         there = named_nodes(driver.discover_cluster(), driver.devices())
-        self.setup = setup.with_devices(_known_devices(before if self.journal.last else None, there))
+        self.setup = setup.with_devices(known_devices(before if self.journal.last else None, there))
         """The wanted setup. While it differs from that of the scheduler, the next turn folds it."""
         self._upkeep = JournalUpkeep(self.journal, lambda: self.scheduler.snapshot(self._words))
         # While nothing has happened, the setup of an earlier start does not count.
@@ -115,6 +119,7 @@ class Daemon:
         """Whether the journal is to keep the setup for its next entry, or already keeps one there."""
         for job, submitted, record in self.journal.jobs():
             self.history.restore(JobRecord.of(job, submitted, record))
+        self._about_jobs = JobRequests(self.history, driver.running, lambda: self.clock())
         devices = dict(enumerate(self.setup.devices))
         self._machines = driver.discover_cluster()
         self._cluster = ClusterChanges(scheduler.state, devices, there, nodes_can_leave=driver.nodes_can_leave)
@@ -219,7 +224,7 @@ class Daemon:
 
     def _turn(self, items: Sequence[Item]) -> None:
         now = self.clock()
-        answered: list[tuple[Future[int], int]] = []
+        answered: list[tuple[Future[Any], Any]] = []
         events = self._gather(items, now, answered)
         if not events:
             _set_results(answered)
@@ -298,7 +303,7 @@ class Daemon:
         if self._reserve.look():
             self._tell(self.disk_problem or f"the disk of {self.home} has room again")
 
-    def _gather(self, items: Sequence[Item], now: float, answered: "list[tuple[Future[int], int]]") -> list[CoreEvent]:
+    def _gather(self, items: Sequence[Item], now: float, answered: "list[tuple[Future[Any], Any]]") -> list[CoreEvent]:
         """Return the events of requests, policies, the driver and the clock, and of a new setup."""
         events: list[CoreEvent] = []
         last = self.scheduler.state.jobs.last_job
@@ -307,14 +312,12 @@ class Daemon:
                 if self._submitted_before(item, answered):
                     continue
                 last = max(last, 0) + 1
-                events.append(Submitted(last, item.wanted, now))
-                self.history.add(JobRecord(last, item.sent, now, last_change="submitted", parking=item.parking))
+                events.append(self._add(last, item, now))
                 answered.append((item.done, last))
             elif isinstance(item, KnownJobAgain):
                 answered.append((item.done, item.job))  # a turn before this one has written it
-            elif isinstance(item, Cancel):
-                events.append(CancelRequested(item.job, now))
-                answered.append((item.done, item.job))
+            elif isinstance(item, AboutJobs):
+                last = self._gather_request(item, now, last, events, answered)
             elif isinstance(item, SetPolicy):
                 self._change_policy(item)
                 answered.append((item.done, 0))
@@ -332,6 +335,28 @@ class Daemon:
             events.append(Configured(self.setup, now))
         return events
 
+    def _add(self, job: int, item: NewJob, now: float) -> Submitted:
+        self.history.add(JobRecord(job, item.sent, now, last_change="submitted", parking=item.parking))
+        return Submitted(job, item.wanted, now)
+
+    def _gather_request(
+        self, item: AboutJobs, now: float, last: int, events: list[CoreEvent], answered: "list[tuple[Future[Any], Any]]"
+    ) -> int:
+        """Add the events of a request about jobs, or answer it with its fault. Return the number of the latest job."""
+        try:
+            found = self._about_jobs.resolve(item.wanted, self.scheduler.state, item.again.keys())
+        except RotaError as problem:
+            item.done.set_exception(problem)
+            return last
+        for at, each in enumerate(found):
+            if each.job in item.again:
+                last = max(last, 0) + 1
+                events.append(self._add(last, item.again[each.job], now))
+                found[at] = each._replace(result=last)
+        events.extend(events_of(item.wanted, found, now))
+        answered.append((item.done, found))
+        return last
+
     def _look_at_machines(self) -> None:
         """Follow the nodes of the cluster, which come and go."""
         if self.driver.discover_cluster() is self._machines:
@@ -343,7 +368,7 @@ class Daemon:
         if self._cluster.text:
             self._tell(self._cluster.text)
 
-    def _submitted_before(self, item: NewJob, answered: "list[tuple[Future[int], int]]") -> bool:
+    def _submitted_before(self, item: NewJob, answered: "list[tuple[Future[Any], Any]]") -> bool:
         """Answer a submission whose key already has a job. Two submissions with one key may come in the same turn."""
         try:
             before = self.history.keys.find(item.sent)
@@ -450,7 +475,7 @@ class Daemon:
         check_memory(wanted, self.driver.discover_cluster(), self.driver.readings, pretend=self.setup.pretend)
         return NewJob(sent, wanted, f"{way}: {why}", Future())
 
-    def _answer(self, done: "Future[int]") -> int:
+    def _answer(self, done: "Future[T]") -> T:
         try:
             return done.result(timeout=ANSWER_WITHIN_SECONDS)
         except TimeoutError:
@@ -476,27 +501,27 @@ class Daemon:
         return self.status()
 
     def cancel(self, job: int) -> JobRow:
-        if job not in self.history.records:
-            raise unknown_job(self.history.records, str(job))
-        return self._cancel([job])[0].job
+        return self.request(JobRequest(verb=Verb.CANCEL, jobs=(str(job),)))[0].job
 
-    def cancel_many(self, keys: Sequence[str]) -> list[CancelRow]:
-        """Cancel all of these jobs in one transaction. If a key matches no job, or several, raise before any is cancelled."""
+    def request(self, wanted: JobRequest) -> list[RequestRow]:
+        """Carry out a request about jobs in one transaction, for all of them or for none. Raise if a name matches no job, or
+        several, or if the request cannot be carried out for one of its jobs."""
         with self._lock:
-            jobs = [find_record(self.history.records, key, alone=True).id for key in keys]
-        return self._cancel(list(dict.fromkeys(jobs)))
-
-    def _cancel(self, jobs: Sequence[int]) -> list[CancelRow]:
-        records = [self.history.records[job] for job in jobs]
+            ended = self._about_jobs.ended(wanted)
+            found = self._about_jobs.resolve(wanted, self.scheduler.state) if wanted.dry_run else None
+        if found is None:
+            if ended:
+                self._check_room()
+            again = {record.id: self._prepared(submission_again(record, self.clock()), None) for record in ended}
+            self._items.put(item := AboutJobs(wanted, again, Future()))
+            found = self._answer(item.done)
         with self._lock:
-            before = self.history.phases(records, self.scheduler.state)
-        items = [Cancel(record.id, Future()) for record in records if not record.ended]
-        self._items.put(Together(items))
-        for item in items:
-            self._answer(item.done)
-        with self._lock:
-            after = self.history.rows(records, self.scheduler.state, self.driver.running(), self.clock())
-        return [CancelRow(was=was, job=row) for was, row in zip(before, after, strict=True)]
+            records = [self.history.records[each.result] for each in found]
+            rows = self.history.rows(records, self.scheduler.state, self.driver.running(), self.clock())
+        return [
+            RequestRow(was=each.was, changed=each.changes, requested=each.job, job=row)
+            for each, row in zip(found, rows, strict=True)
+        ]
 
     def jobs(self, wanted: JobFilter = UNFINISHED) -> list[JobRow]:
         with self._lock:
@@ -555,22 +580,10 @@ class Daemon:
             return self._number
 
 
-def _set_results(answered: "list[tuple[Future[int], int]]") -> None:
-    for future, job in answered:
-        future.set_result(job)
+def _set_results(answered: "list[tuple[Future[Any], Any]]") -> None:
+    for future, result in answered:
+        future.set_result(result)
 
 
 def _full(home: Path) -> str:
     return f"the disk of {home} is full: no job is taken or started until there is room"
-
-
-def _known_devices(before: HomeSetup | None, there: Sequence[NamedNode]) -> tuple[Devices, ...]:
-    """Return the names of the GPUs that the home knows. Real GPUs of an earlier version have no names. They count as the same
-    GPUs if their types and numbers are the same."""
-    if before is not None and before.devices:
-        return before.devices
-    if before is not None:
-        nodes = [(node.accelerator, node.gpus) for node in before.cluster.nodes]
-        if nodes != [(each.node.accelerator, each.node.gpus) for each in there]:
-            return pretend_devices(before.cluster)
-    return tuple(each.devices for each in there)

@@ -19,7 +19,7 @@ from rota.live.journal import KeptJob
 from rota.live.placement_text import format_placement
 from rota.live.submission_keys import SubmissionKeys
 from rota.model.commands import SuspendKind
-from rota.model.events import CancelRequested, Exited, Outcome, Started, Suspended
+from rota.model.events import CancelRequested, Exited, HoldRequested, Outcome, RequeueRequested, Started, Suspended
 from rota.model.job import Phase
 from rota.model.reasons import Reason
 from rota.park.park_method import EXIT, STAY, can_sleep, park_or_stay
@@ -157,6 +157,8 @@ class JobHistory:
         for event in events:
             if isinstance(event, CancelRequested):
                 asked.add(event.job)
+            elif isinstance(event, HoldRequested | RequeueRequested):
+                self._note_request(event)
             elif isinstance(event, Started | Suspended | Exited) and lives.get(event.job) == event.attempt:
                 key = event.job, event.attempt
                 if isinstance(event, Exited) or (isinstance(event, Suspended) and event.kind is SuspendKind.CHECKPOINT):
@@ -177,6 +179,13 @@ class JobHistory:
             because = f": {record.problem}, {MAX_SETBACKS} times in a row" if record.problem and record.phase == "failed" else ""
             record.last_change = f"{record.phase} at {iso(record.ended_s)}{because}"
             self.changed.add(job)
+
+    def _note_request(self, event: HoldRequested | RequeueRequested) -> None:
+        record = self.records[event.job]
+        if not record.ended:
+            verb = "requeued" if isinstance(event, RequeueRequested) else "held" if event.held else "released"
+            record.last_change = f"{verb} at {iso(event.at_s)}"
+            self.changed.add(record.id)
 
     def _note(
         self,

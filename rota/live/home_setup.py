@@ -1,9 +1,10 @@
 """The setup of a home's scheduler, as its journal keeps it."""
 
+from collections.abc import Sequence
 from dataclasses import dataclass, field, replace
 
 from rota.core.setup import GivenBeliefs, Setup
-from rota.live.cluster_changes import Devices
+from rota.live.cluster_changes import Devices, NamedNode, pretend_devices
 from rota.live.given_beliefs import GivenFlags, given_beliefs, scored_devices
 from rota.model.cluster import Cluster
 from rota.model.placement_view import Placer
@@ -38,3 +39,15 @@ class HomeSetup(Setup):
         if devices == self.devices:
             return self
         return replace(self, devices=devices, given=given_beliefs(self.flags, self.context_gib, scored_devices(devices)))
+
+
+def known_devices(before: HomeSetup | None, there: Sequence[NamedNode]) -> tuple[Devices, ...]:
+    """Return the names of the GPUs that the home knows. Real GPUs of an earlier version have no names. They count as the same
+    GPUs if their types and numbers are the same."""
+    if before is not None and before.devices:
+        return before.devices
+    if before is not None:
+        nodes = [(node.accelerator, node.gpus) for node in before.cluster.nodes]
+        if nodes != [(each.node.accelerator, each.node.gpus) for each in there]:
+            return pretend_devices(before.cluster)
+    return tuple(each.devices for each in there)

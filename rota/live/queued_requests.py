@@ -1,14 +1,29 @@
 """Items that wait for the next turn of the scheduler's loop: requests of clients, and events."""
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from concurrent.futures import Future
 from dataclasses import dataclass
+from typing import NamedTuple
 
 from rota.live.home_setup import HomeSetup
 from rota.live.policy_client import PolicyClient
 from rota.model.events import External
 from rota.model.job import JobSpec
+from rota.wire.job_request import JobRequest
 from rota.wire.submission import Submission
+
+
+class Requested(NamedTuple):
+    """What a request means for one job."""
+
+    job: int
+    """Number of the job that the request names."""
+    was: str
+    """Phase before the request."""
+    changes: bool
+    """Whether the request changes anything for the job."""
+    result: int
+    """Number of the job after the request: another one if an ended job was submitted again."""
 
 
 @dataclass(frozen=True)
@@ -28,12 +43,6 @@ class KnownJobAgain:
 
 
 @dataclass(frozen=True)
-class Cancel:
-    job: int
-    done: "Future[int]"
-
-
-@dataclass(frozen=True)
 class SetPolicy:
     setup: HomeSetup
     client: PolicyClient
@@ -42,16 +51,26 @@ class SetPolicy:
 
 @dataclass(frozen=True)
 class Together:
-    """Requests for one turn, and so one transaction."""
+    """Submissions for one turn, and so one transaction."""
 
-    items: Sequence[NewJob | KnownJobAgain | Cancel]
+    items: Sequence[NewJob | KnownJobAgain]
 
 
-Item = External | Together | NewJob | KnownJobAgain | Cancel | SetPolicy | None
+@dataclass(frozen=True)
+class AboutJobs:
+    """A request about submitted jobs."""
+
+    wanted: JobRequest
+    again: Mapping[int, NewJob]
+    """Ended jobs that are to be submitted again, by number."""
+    done: "Future[list[Requested]]"
+
+
+Item = External | Together | NewJob | KnownJobAgain | AboutJobs | SetPolicy | None
 """Item of the queue; None if the driver has news."""
 
 
-def one_by_one(items: Sequence[Item]) -> Iterator[External | NewJob | KnownJobAgain | Cancel | SetPolicy | None]:
+def one_by_one(items: Sequence[Item]) -> Iterator[External | NewJob | KnownJobAgain | AboutJobs | SetPolicy | None]:
     for item in items:
         if isinstance(item, Together):
             yield from item.items

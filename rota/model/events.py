@@ -266,6 +266,20 @@ class HoldRequested:
     job: int
     at_s: float
     held: bool = True
+    lose_work: bool = True
+    """Whether a job that neither saves nor can be parked is stopped, and loses its work. If not, it keeps running."""
+
+
+@plain_value
+class RequeueRequested:
+    """Save and stop a job, and let it wait for GPUs again. It may start elsewhere."""
+
+    job: int
+    at_s: float
+    lose_work: bool = True
+    """Whether a job that does not save is stopped, and loses its work. If not, it keeps running."""
+    by: str | None = None
+    """Name of the user who asked; None if unknown."""
 
 
 @value
@@ -336,6 +350,7 @@ External = (
     | NodeLeft
     | CancelRequested
     | HoldRequested
+    | RequeueRequested
     | Allocated
     | PolicyFailed
     | PolicyTimedOut

@@ -6,17 +6,29 @@ from collections.abc import Callable, Mapping, Sequence
 from pathlib import PurePosixPath
 from typing import Annotated, Any, ClassVar, NoReturn, TypeVar
 
-from pydantic import AfterValidator, BaseModel, ConfigDict, Field, StrictInt, StrictStr, ValidationError, WithJsonSchema
+from pydantic import (
+    AfterValidator,
+    BaseModel,
+    ConfigDict,
+    Field,
+    StrictBool,
+    StrictInt,
+    StrictStr,
+    ValidationError,
+    WithJsonSchema,
+)
 
 from rota.errors import InputError, SpecError
 from rota.files.csv_table import shown
 from rota.files.tree import DEEPEST, TreeEntry
 from rota.wire.job_filter import MAX_TOGETHER
+from rota.wire.job_request import JobPattern, JobRequest, Verb
 from rota.wire.spec import Spec, located
 from rota.wire.submission import Submission, naming
 
 MAX_USER_CHARS = 100
 MAX_PATH_CHARS = 4096
+MAX_WORD_CHARS = 20
 MAX_IDEMPOTENCY_KEY_CHARS = 200
 MAX_KEY_CHARS = 200
 """Maximum length of a job's key, which is that of a name."""
@@ -92,15 +104,46 @@ class SubmissionsBody(Body):
     env: Env = Field(default_factory=dict)
 
 
+Key = Annotated[
+    StrictInt | Annotated[StrictStr, Field(min_length=1, max_length=MAX_KEY_CHARS)], Field(description="Job id or name.")
+]
+LoseWork = Annotated[
+    StrictBool, Field(description="Whether jobs that neither save nor can be parked are stopped too, and lose their work.")
+]
+
+
 class CancellationsBody(Body):
     """Jobs to cancel."""
 
     example = '{"jobs": [412, "vit-huge"]}'
-    jobs: list[
-        Annotated[
-            StrictInt | Annotated[StrictStr, Field(min_length=1, max_length=MAX_KEY_CHARS)], Field(description="Job id or name.")
-        ]
-    ] = Field(max_length=MAX_TOGETHER)
+    jobs: list[Key] = Field(max_length=MAX_TOGETHER)
+
+
+class PatternBody(Body):
+    """Which jobs a request is about. A job fits if it fits every field that is not empty."""
+
+    example = '{"matching": {"user": "ana", "name": "sweep-*"}}'
+    user: StrictStr = Field("", max_length=MAX_USER_CHARS, description="User of the jobs.")
+    name: StrictStr = Field("", max_length=MAX_KEY_CHARS, description="Name, or a pattern with * and ?.")
+    tenant: StrictStr = Field("", max_length=MAX_PATH_CHARS, description="Tenant, with the tenants below it.")
+    phase: StrictStr = Field("", max_length=MAX_WORD_CHARS, description="Phase; `suspended` for parked or checkpointed jobs.")
+
+
+class VerbBody(Body):
+    """Details of a request about one job."""
+
+    example = '{"lose_work": true}'
+    lose_work: LoseWork = False
+
+
+class RequestBody(VerbBody):
+    """A request about several jobs, for all of them or for none."""
+
+    example = '{"verb": "hold", "jobs": [412, "vit-huge"]}'
+    verb: Verb
+    jobs: list[Key] = Field(default_factory=list, max_length=MAX_TOGETHER)
+    matching: PatternBody | None = Field(None, description="Pattern of the jobs, instead of `jobs`.")
+    dry_run: StrictBool = Field(False, description="Whether the jobs are only listed, and nothing happens.")
 
 
 class PolicyBody(Body):
@@ -112,13 +155,17 @@ class PolicyBody(Body):
     ]
 
 
-BODIES = (SubmissionBody, SubmissionsBody, CancellationsBody, PolicyBody)
+BODIES = (SubmissionBody, SubmissionsBody, CancellationsBody, VerbBody, RequestBody, PatternBody, PolicyBody)
 _PROBLEMS: Mapping[str, tuple[str, str | None]] = {
     "user": ("is not the name of a user.", None),
     "workdir": ("is not an absolute path.", '"workdir": "/home/ana/run"'),
     "env": ("cannot be an environment variable.", '"env": {"PATH": "/usr/bin"}'),
     "idempotency_key": (f"is not a text of 1 to {MAX_IDEMPOTENCY_KEY_CHARS} characters.", '"idempotency_key": "4f1c0d7e"'),
     "policy": ("is not the name of a policy.", None),
+    "verb": (f"is not a request. All: {', '.join(Verb)}.", '"verb": "hold"'),
+    "lose_work": ("is not true or false.", '"lose_work": true'),
+    "dry_run": ("is not true or false.", '"dry_run": true'),
+    "matching": ("is not a pattern of jobs.", PatternBody.example),
 }
 """Field -> what a wrong value is not, and a correct one; None for the example of the body."""
 B = TypeVar("B", bound=Body)
@@ -147,9 +194,27 @@ def read_submissions(raw: bytes) -> list[Submission]:
     return found
 
 
-def read_cancellations(raw: bytes) -> list[str]:
-    """Parse the ids or names of jobs."""
-    return [str(key) for key in _read(CancellationsBody, raw).jobs]
+def read_cancellations(raw: bytes) -> JobRequest:
+    """Parse a request to cancel jobs."""
+    return JobRequest(verb=Verb.CANCEL, jobs=tuple(str(key) for key in _read(CancellationsBody, raw).jobs))
+
+
+def read_request(raw: bytes) -> JobRequest:
+    """Parse a request about several jobs."""
+    body = _read(RequestBody, raw)
+    matching = None if body.matching is None else JobPattern(**body.matching.model_dump())
+    if (matching is None) == ("jobs" not in body.model_fields_set):
+        raise InputError("needs either jobs or matching.", field="request", hint=RequestBody.example)
+    if body.verb is Verb.REQUEUE and matching is not None:
+        raise InputError("requeue needs the ids or names of jobs.", field="matching", hint='"jobs": [412]')
+    jobs = tuple(str(key) for key in body.jobs)
+    return JobRequest(verb=body.verb, jobs=jobs, matching=matching, lose_work=body.lose_work, dry_run=body.dry_run)
+
+
+def read_verb(verb: Verb, raw: bytes) -> JobRequest:
+    """Parse a request about one job, which its path names. The body may be empty, or null."""
+    raw = b"{}" if raw.strip() in (b"", b"null") else raw
+    return JobRequest(verb=verb, lose_work=_read(VerbBody, raw).lose_work)
 
 
 def read_policy(raw: bytes) -> str:
@@ -163,8 +228,8 @@ def _read(model: type[B], raw: bytes) -> B:
         raise InputError("the request is nested too deeply.", hint=model.example) from None
     except ValueError as problem:
         raise InputError(f"the request is not JSON: {shown(str(problem))}.", hint=model.example) from None
-    if not isinstance(plain, dict) or ("jobs" in model.model_fields and not isinstance(plain.get("jobs"), list)):
-        listed = " with a list of jobs" if "jobs" in model.model_fields else ""
+    if not isinstance(plain, dict) or (_has_jobs(model) and not isinstance(plain.get("jobs"), list)):
+        listed = " with a list of jobs" if _has_jobs(model) else ""
         raise InputError(f"the request is not a JSON object{listed}.", hint=model.example)
     try:
         json.dumps(plain, ensure_ascii=False).encode()
@@ -174,6 +239,11 @@ def _read(model: type[B], raw: bytes) -> B:
         return model.model_validate(plain)
     except ValidationError as problem:
         _refuse(model, plain, problem.errors(include_url=False))
+
+
+def _has_jobs(model: type[Body]) -> bool:
+    """Return whether a body needs a list of jobs."""
+    return "jobs" in model.model_fields and model.model_fields["jobs"].is_required()
 
 
 def _refuse(model: type[Body], plain: Mapping[str, Any], faults: Sequence[Any]) -> NoReturn:

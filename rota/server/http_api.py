@@ -20,20 +20,20 @@ from rota.server.answers import HttpError, JsonAnswer, status_of
 from rota.server.auth import API, RequestGuard
 from rota.server.bodies import (
     MAX_KEY_CHARS,
-    CancellationsBody,
     PolicyBody,
     SubmissionBody,
     SubmissionsBody,
-    read_cancellations,
     read_policy,
     read_submission,
     read_submissions,
 )
 from rota.server.changes import MAX_WAIT_SECONDS, ChangeFeed, ChangeSource
 from rota.server.description import body_of, describe, problems
+from rota.server.job_routes import add_job_requests
 from rota.server.readiness import Readiness
 from rota.wire.job_filter import MAX_JOBS, PAGE_JOBS, UNFINISHED, JobFilter
-from rota.wire.rows import CancelRow, JobRow, LogChunk, NodeRow, PageRow, ReadyRow, StatusRow, TakenRow, WhyRow
+from rota.wire.job_request import JobRequest
+from rota.wire.rows import JobRow, LogChunk, NodeRow, PageRow, ReadyRow, RequestRow, StatusRow, TakenRow, WhyRow
 from rota.wire.spec import Spec
 from rota.wire.submission import Submission
 
@@ -84,8 +84,7 @@ class ServedDaemon(ChangeSource, Protocol):
 
     def submit(self, spec: Spec, user: str, workdir: str, env: Mapping[str, str], key: str | None = None) -> JobRow: ...
     def submit_many(self, submissions: Sequence[Submission]) -> list[TakenRow]: ...
-    def cancel(self, job: int) -> JobRow: ...
-    def cancel_many(self, keys: Sequence[str]) -> list[CancelRow]: ...
+    def request(self, wanted: JobRequest) -> list[RequestRow]: ...
     def jobs(self, wanted: JobFilter = UNFINISHED) -> list[JobRow]: ...
     def page(self, wanted: JobFilter = UNFINISHED) -> PageRow: ...
     def job(self, key: str, alone: bool = False) -> JobRow: ...
@@ -199,19 +198,6 @@ def _router(daemon: ServedDaemon, changes: ChangeFeed) -> APIRouter:
         """Submit several jobs, all or none. When the response arrives, they are in the journal."""
         return JsonAnswer(daemon.submit_many(sent), HTTPStatus.CREATED)
 
-    @api.post(
-        "/cancellations",
-        response_model=list[CancelRow],
-        openapi_extra=body_of(CancellationsBody),
-        responses={**_OF_A_JOB, **problems(_NOT_NOW)},
-    )
-    def cancel_many(keys: Annotated[list[str], Depends(_cancellations)]) -> JsonAnswer:
-        """Cancel several jobs. If a key matches no job or several jobs, none is cancelled."""
-        try:
-            return JsonAnswer(daemon.cancel_many(keys))
-        except OptionError as error:
-            raise HttpError(error, HTTPStatus.CONFLICT) from None
-
     # A key is an id, a name or the unique beginning of one. Names may contain slashes, hence `path`; longer paths come first.
     @api.get("/jobs/{key:path}/why", response_model=WhyRow, responses=_OF_A_JOB)
     def why(key: str) -> JsonAnswer:
@@ -223,10 +209,7 @@ def _router(daemon: ServedDaemon, changes: ChangeFeed) -> APIRouter:
         """Return a piece of a job's output."""
         return JsonAnswer(daemon.logs(found(key).id, offset, limit, tail))
 
-    @api.post("/jobs/{key:path}/cancel", response_model=JobRow, responses={**_OF_A_JOB, **problems(_NOT_NOW)})
-    def cancel(key: str) -> JsonAnswer:
-        """Cancel a job."""
-        return JsonAnswer(daemon.cancel(found(key, alone=True).id))
+    add_job_requests(api, daemon, found)
 
     @api.get("/jobs/{key:path}", response_model=JobRow, responses=_OF_A_JOB)
     def job(key: str, alone: Alone = False) -> JsonAnswer:
@@ -271,10 +254,6 @@ async def _submission(request: Request) -> Submission:
 
 async def _submissions(request: Request) -> list[Submission]:
     return await to_thread.run_sync(read_submissions, await request.body())
-
-
-async def _cancellations(request: Request) -> list[str]:
-    return read_cancellations(await request.body())
 
 
 def _errors(app: FastAPI) -> None:

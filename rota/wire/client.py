@@ -14,13 +14,13 @@ from rota.wire.address import home_folder, read_address
 from rota.wire.job_filter import MAX_TOGETHER, PAGE_JOBS
 from rota.wire.problems import MAX_SEVERAL_BYTES
 from rota.wire.rows import (
-    CancelRow,
     GpuRow,
     JobRow,
     LogChunk,
     NodeRow,
     PageRow,
     ReasonRow,
+    RequestRow,
     StatusRow,
     TakenRow,
     TrialRow,
@@ -48,8 +48,8 @@ SECONDS_PER_JOB = 0.01
 PASSED_ON = ("PATH", "HOME", "LANG", "VIRTUAL_ENV", "PYTHONPATH", "CONDA_PREFIX")
 """Variables of the submitting process that a job needs to find the same programs. The spec's `env` overrides them."""
 
-Row = TypeVar("Row", JobRow, TrialRow, ReasonRow, WhyRow, StatusRow, NodeRow, GpuRow, LogChunk, PageRow, TakenRow, CancelRow)
-_ROWS = (JobRow, TrialRow, ReasonRow, WhyRow, StatusRow, NodeRow, GpuRow, LogChunk, PageRow, TakenRow, CancelRow)
+Row = TypeVar("Row", JobRow, TrialRow, ReasonRow, WhyRow, StatusRow, NodeRow, GpuRow, LogChunk, PageRow, TakenRow, RequestRow)
+_ROWS = (JobRow, TrialRow, ReasonRow, WhyRow, StatusRow, NodeRow, GpuRow, LogChunk, PageRow, TakenRow, RequestRow)
 _NAMES = {kind: frozenset(each.name for each in fields(kind)) for kind in _ROWS}
 
 
@@ -181,17 +181,58 @@ class Client:
 
     def cancel(self, key: int | str) -> JobRow:
         """Cancel a job."""
-        return _job(self._transport.ask("POST", _way(key, "cancel")))
+        return self._ask("cancel", key)
 
-    def cancel_many(self, keys: Iterable[int | str]) -> list[CancelRow]:
+    def hold(self, key: int | str) -> JobRow:
+        """Keep a waiting job from starting until it is released."""
+        return self._ask("hold", key)
+
+    def release(self, key: int | str) -> JobRow:
+        """Let a held or suspended job run again."""
+        return self._ask("release", key)
+
+    def suspend(self, key: int | str, *, lose_work: bool = False) -> JobRow:
+        """Save or park a running job, and keep it away until it is resumed. A job that would lose work is refused, unless
+        `lose_work`."""
+        return self._ask("suspend", key, {"lose_work": lose_work})
+
+    def resume(self, key: int | str) -> JobRow:
+        """Let a suspended or held job run again."""
+        return self._ask("resume", key)
+
+    def requeue(self, key: int | str, *, lose_work: bool = False) -> JobRow:
+        """Save and stop a running job, which then waits for GPUs again; or submit an ended job again, and return the new job."""
+        return self._ask("requeue", key, {"lose_work": lose_work})
+
+    def _ask(self, verb: str, key: int | str, body: Mapping[str, Any] | None = None) -> JobRow:
+        return _job(self._transport.ask("POST", _way(key, verb), body=body))
+
+    def cancel_many(self, keys: Iterable[int | str]) -> list[RequestRow]:
         """Cancel several jobs in one transaction. If a key matches no job or several jobs, none is cancelled."""
-        found: list[CancelRow] = []
+        found: list[RequestRow] = []
         asked = [str(key) for key in keys]
         for first in range(0, len(asked), MAX_TOGETHER):
             some = asked[first : first + MAX_TOGETHER]
             plain = self._transport.ask("POST", "/cancellations", body={"jobs": some}, more_seconds=SECONDS_PER_JOB * len(some))
-            found += [_row(CancelRow, {**each, "job": _job(each["job"])}) for each in plain]
+            found += [_request_row(each) for each in plain]
         return found
+
+    def request(
+        self,
+        verb: str,
+        keys: Iterable[int | str] = (),
+        *,
+        matching: Mapping[str, str] | None = None,
+        lose_work: bool = False,
+        dry_run: bool = False,
+    ) -> list[RequestRow]:
+        """Cancel, hold, release, suspend, resume or requeue jobs in one transaction, all or none. `matching` selects unfinished
+        jobs by `user`, `name` (a pattern with * and ?), `tenant` or `phase` instead of `keys`. With `dry_run`, only list them."""
+        asked: dict[str, Any] = {"verb": verb, "lose_work": lose_work, "dry_run": dry_run}
+        jobs = [str(key) for key in keys]
+        asked |= {"jobs": jobs} if matching is None else {"matching": dict(matching)}
+        more = SECONDS_PER_JOB * (len(jobs) if matching is None else MAX_TOGETHER)
+        return [_request_row(each) for each in self._transport.ask("POST", "/requests", body=asked, more_seconds=more)]
 
     def status(self) -> StatusRow:
         """Return the cluster in one row: GPUs, policy, jobs by phase."""
@@ -274,6 +315,26 @@ class Job:
         """Cancel the job."""
         return self._client.cancel(self.id)
 
+    def hold(self) -> JobRow:
+        """Keep the job from starting while it waits."""
+        return self._client.hold(self.id)
+
+    def release(self) -> JobRow:
+        """Let the job run again after `hold` or `suspend`."""
+        return self._client.release(self.id)
+
+    def suspend(self, *, lose_work: bool = False) -> JobRow:
+        """Save or park the job, and keep it away until it is resumed."""
+        return self._client.suspend(self.id, lose_work=lose_work)
+
+    def resume(self) -> JobRow:
+        """Let the job run again after `suspend` or `hold`."""
+        return self._client.resume(self.id)
+
+    def requeue(self, *, lose_work: bool = False) -> "Job":
+        """Save and stop the job, which then waits for GPUs again; or submit it again if it has ended, and return the new job."""
+        return Job(self._client, self._client.requeue(self.id, lose_work=lose_work))
+
 
 def new_key() -> str:
     """Return a unique submission key."""
@@ -354,6 +415,10 @@ def _row(kind: type[Row], plain: Mapping[str, Any]) -> Row:
         return kind(**{name: value for name, value in plain.items() if name in _NAMES[kind]})
     except (AttributeError, TypeError):
         raise RotaError("The scheduler's response lacks a field.", hint="the same version of Rota on both sides") from None
+
+
+def _request_row(plain: Mapping[str, Any]) -> RequestRow:
+    return _row(RequestRow, {**plain, "job": _job(plain["job"])})
 
 
 def _job(plain: Mapping[str, Any]) -> JobRow:

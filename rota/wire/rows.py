@@ -146,13 +146,17 @@ class TakenRow:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class CancelRow:
-    """A job for which cancellation was requested."""
+class RequestRow:
+    """A job for which a change was requested: cancel, hold, release, suspend, resume or requeue."""
 
     was: str
     """Phase before the request."""
+    changed: bool = True
+    """Whether the request changed anything for the job."""
+    requested: int = 0
+    """Number of the job that the request names."""
     job: JobRow
-    """Row of the job after the request."""
+    """Row of the job after the request. An ended job that was submitted again is another job, with another number."""
 
     def to_dict(self) -> dict[str, Any]:
         return asdict(self)

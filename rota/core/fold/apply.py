@@ -10,8 +10,6 @@ from rota.core.fold.attempts import (
     attached,
     end_on_node,
     exited,
-    finish,
-    mark_for_kill,
     saved,
     saves_after_all,
     started,
@@ -30,6 +28,7 @@ from rota.core.fold.node_events import (
     node_reported,
     nodes_reported,
 )
+from rota.core.fold.requests import cancel_requested, hold_requested, requeue_requested
 from rota.core.fold.setbacks import clear_setbacks, end_pauses
 from rota.core.learn.failing_nodes import review
 from rota.core.learn.job_lengths import note
@@ -38,7 +37,6 @@ from rota.core.learn.slow_gpus import watch
 from rota.core.settings import Settings
 from rota.core.state.accounts import time_shares
 from rota.core.state.job_table import NO_JOB
-from rota.core.state.phases import HELD, TO_CANCEL
 from rota.core.state.records import Attempt, AttemptEnd, InFlight, PolicyAnswer, same_gpus
 from rota.core.state.state import State
 from rota.model.allocation import Allocation, Assignment, CallJobs, Ranking, Shares
@@ -62,6 +60,7 @@ from rota.model.events import (
     PolicyFailed,
     PolicyTimedOut,
     Progressed,
+    RequeueRequested,
     Started,
     Submitted,
     Suspended,
@@ -162,28 +161,6 @@ def _learn_from(state: State, settings: Settings, rows: Ints, done: Floats, befo
         learn(state, rows[clean], done[clean], seconds[clean])
     if settings.learn_variability and state.beliefs.learning is not None:
         watch(state, settings, rows, clean, at_s)
-
-
-def _cancel_asked(state: State, settings: Settings, event: CancelRequested) -> None:
-    row = state.jobs.row.get(event.job)
-    if row is None:
-        return
-    if event.job in state.jobs.attempts:
-        state.jobs.block(event.job, TO_CANCEL)
-        mark_for_kill(state, event.job)
-    else:
-        finish(state, event.job, row, Phase.CANCELLED, event.at_s)
-
-
-def _hold_asked(state: State, settings: Settings, event: HoldRequested) -> None:
-    row = state.jobs.row.get(event.job)
-    if row is None or event.held == state.jobs.is_blocked(event.job, HELD):
-        return
-    (state.jobs.block if event.held else state.jobs.unblock)(event.job, HELD)
-    if event.held:
-        state.set_desired(event.job, row, -1, None)
-        state.requeue(event.job)
-    state.cycle.invalidate()
 
 
 def _allocated(state: State, settings: Settings, event: Allocated) -> None:
@@ -396,8 +373,9 @@ _HANDLERS: dict[type, Callable[[State, Settings, Any], None]] = {
     Attached: attached,
     Progressed: _progressed,
     Measured: measured,
-    CancelRequested: _cancel_asked,
-    HoldRequested: _hold_asked,
+    CancelRequested: cancel_requested,
+    HoldRequested: hold_requested,
+    RequeueRequested: requeue_requested,
     NodeReported: node_reported,
     NodesReported: nodes_reported,
     NodeLost: node_lost,

@@ -12,7 +12,7 @@ from rota.core.learn.failing_nodes import note_exit, review
 from rota.core.learn.job_lengths import finished
 from rota.core.settings import Settings
 from rota.core.state.job_table import NO_JOB
-from rota.core.state.phases import TO_CANCEL
+from rota.core.state.phases import HELD, TO_CANCEL
 from rota.core.state.records import Attempt, AttemptEnd, same_gpus
 from rota.core.state.state import State
 from rota.model.allocation import Ranking
@@ -66,6 +66,8 @@ def _keep_running(state: State, job: int) -> None:
     if attempt.host_memory_reserved:
         jobs.attempts[job] = attempt = state.memory.unreserve(attempt)
     jobs.transition(job, Phase.RUNNING, state.now_s)
+    if jobs.table.keeps_work.item(row) and not jobs.table.saves.item(row):
+        jobs.unblock(job, HELD)  # to stop it would lose the work that its user wants to keep
     for other in sorted(planned.holders(attempt.gpus) - {job}):
         mine = jobs.attempts.get(other)
         if mine is None or not same_gpus(mine.gpus, attempt.gpus):

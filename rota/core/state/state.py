@@ -20,7 +20,7 @@ from rota.core.state.cycle import SchedulingCycle
 from rota.core.state.job_table import NO_JOB
 from rota.core.state.memory_ledger import MemoryLedger
 from rota.core.state.node_table import NodeTable
-from rota.core.state.phases import NEVER_FITS
+from rota.core.state.phases import NEVER_FITS, TO_REQUEUE
 from rota.core.state.records import NO_GPUS, Attempt, PlacementTraits, same_gpus
 from rota.model.cluster import Cluster, Node
 from rota.model.job import JobSpec
@@ -200,7 +200,8 @@ class State:
             return False
         if attempt.parked:  # where a node is drained or a GPU is crowded, it has to be written to storage
             stays = self.nodes.draining.isdisjoint(attempt.live_nodes) and not self.memory.crowded(attempt.gpus)
-            return want is None and stays
+            leaves = job in jobs.unschedulable_holders and jobs.is_blocked(job, TO_REQUEUE)
+            return want is None and stays and not leaves
         if want is None or not same_gpus(want, attempt.gpus):
             return False
         return not self.beliefs.options.elastic or self.runs_by(attempt, jobs.table.option.item(jobs.row[job]), want)

@@ -19,10 +19,10 @@ from rota.server.http_api import make_app
 from rota.server.http_server import HttpServer
 from rota.wire.address import make_token, write_address
 from rota.wire.job_filter import UNFINISHED, JobFilter
+from rota.wire.job_request import JobRequest, Verb
 from rota.wire.rows import (
     ENDED,
     HOLDING,
-    CancelRow,
     GpuRow,
     JobRow,
     LogChunk,
@@ -30,6 +30,7 @@ from rota.wire.rows import (
     PageRow,
     ReadyRow,
     ReasonRow,
+    RequestRow,
     StatusRow,
     TakenRow,
     WhyRow,
@@ -113,9 +114,41 @@ class Standin:
         rows = [self.submit(each.spec, each.user, each.workdir, each.env) for each in submissions]
         return [TakenRow(id=row.id, name=row.name) for row in rows]
 
-    def cancel_many(self, keys: Sequence[str]) -> list[CancelRow]:
-        before = {row.id: row for row in map(self.job, keys)}.values()
-        return [CancelRow(was=row.phase, job=row if row.ended else self.cancel(row.id)) for row in before]
+    def request(self, wanted: JobRequest) -> list[RequestRow]:
+        """Change the phases of the jobs, or whether they are held."""
+        if wanted.matching is not None:
+            rows = [row for row in self.jobs() if wanted.matching.fits(row.user, row.name, row.tenant or "", row.phase)]
+        else:
+            rows = list({row.id: row for row in map(self.job, wanted.jobs)}.values())
+        for row in rows:
+            if wanted.verb is Verb.HOLD and row.phase in HOLDING:
+                raise ConflictError("is running.", field="job", value=str(row.id), hint=f"rota suspend {row.id}")
+            if wanted.verb is Verb.SUSPEND and row.name == "unsaved" and not wanted.lose_work:
+                raise ConflictError("9s of work would be lost.", field="job", value=str(row.id), hint="--lose-work")
+        return [self._requested(wanted, row) for row in rows]
+
+    def _requested(self, wanted: JobRequest, row: JobRow) -> RequestRow:
+        verb, held = wanted.verb, row.reason == "HELD"
+        if verb is Verb.CANCEL:
+            changed, job = not row.ended, row
+            if changed and not wanted.dry_run:
+                job = self.cancel(row.id)
+            return RequestRow(was=row.phase, changed=changed, requested=row.id, job=job)
+        if verb is Verb.REQUEUE:
+            job = row
+            if row.ended:
+                spec, user, workdir, env = self.sent[row.id]
+                job = self.submit(spec, user, workdir, env)
+            elif row.phase == "running":
+                job = self.change(replace(row, phase="suspending"))
+            return RequestRow(was=row.phase, changed=row.phase != "queued", requested=row.id, job=job)
+        holds = verb in (Verb.HOLD, Verb.SUSPEND)
+        after = replace(row, reason="HELD" if holds else "AWAITING_DECISION")
+        if verb is Verb.SUSPEND and row.phase == "running":
+            after = replace(after, phase="parked", accelerator=None, placement=None)
+        changed = holds != held
+        job = self.change(after) if changed and not wanted.dry_run else row
+        return RequestRow(was=row.phase, changed=changed, requested=row.id, job=job)
 
     def page(self, wanted: JobFilter = UNFINISHED) -> PageRow:
         rows = self.jobs(wanted._replace(after=0, limit=len(self.rows) or 1))

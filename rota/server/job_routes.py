@@ -1,0 +1,87 @@
+"""Requests about submitted jobs in the HTTP API: cancel, hold, release, suspend, resume and requeue."""
+
+from collections.abc import Callable
+from dataclasses import replace
+from http import HTTPStatus
+from typing import Annotated, Protocol
+
+from fastapi import APIRouter, Depends, Request
+
+from rota.errors import OptionError
+from rota.server.answers import HttpError, JsonAnswer
+from rota.server.bodies import CancellationsBody, RequestBody, VerbBody, read_cancellations, read_request, read_verb
+from rota.server.description import body_of, problems
+from rota.wire.job_request import JobRequest, Verb
+from rota.wire.rows import JobRow, RequestRow
+
+SUMMARIES = {
+    Verb.CANCEL: "Cancel a job.",
+    Verb.HOLD: "Keep a waiting job from starting until it is released.",
+    Verb.RELEASE: "Let a held or suspended job run again.",
+    Verb.SUSPEND: "Save or park a running job, and keep it away until it is resumed.",
+    Verb.RESUME: "Let a suspended or held job run again.",
+    Verb.REQUEUE: "Save and stop a running job, which then waits for GPUs again; or submit an ended job again as a new job.",
+}
+_PROBLEMS = problems(HTTPStatus.NOT_FOUND, HTTPStatus.CONFLICT, HTTPStatus.SERVICE_UNAVAILABLE)
+
+
+class RequestedDaemon(Protocol):
+    def request(self, wanted: JobRequest) -> list[RequestRow]: ...
+
+
+def add_job_requests(api: APIRouter, daemon: RequestedDaemon, found: Callable[[str, bool], JobRow]) -> None:
+    """Add the routes. `found` returns the row of a job, or raises if the key matches none."""
+
+    def carried_out(wanted: JobRequest) -> list[RequestRow]:
+        try:
+            return daemon.request(wanted)
+        except OptionError as error:
+            raise HttpError(error, HTTPStatus.CONFLICT) from None
+
+    @api.post("/cancellations", response_model=list[RequestRow], openapi_extra=body_of(CancellationsBody), responses=_PROBLEMS)
+    def cancel_many(wanted: Annotated[JobRequest, Depends(_cancellations)]) -> JsonAnswer:
+        """Cancel several jobs. If a key matches no job or several jobs, none is cancelled."""
+        return JsonAnswer(carried_out(wanted))
+
+    @api.post("/requests", response_model=list[RequestRow], openapi_extra=body_of(RequestBody), responses=_PROBLEMS)
+    def request(wanted: Annotated[JobRequest, Depends(_request)]) -> JsonAnswer:
+        """Cancel, hold, release, suspend, resume or requeue several jobs, all or none, by id, by name or by a pattern."""
+        return JsonAnswer(carried_out(wanted))
+
+    for verb in Verb:
+        _add_verb(api, verb, carried_out, found)
+
+
+def _add_verb(
+    api: APIRouter,
+    verb: Verb,
+    carried_out: Callable[[JobRequest], list[RequestRow]],
+    found: Callable[[str, bool], JobRow],
+) -> None:
+    async def details(request: Request) -> JobRequest:
+        return read_verb(verb, await request.body())
+
+    def act(key: str, wanted: Annotated[JobRequest, Depends(details)]) -> JsonAnswer:
+        job = found(key, True).id
+        return JsonAnswer(carried_out(replace(wanted, jobs=(str(job),)))[0].job)
+
+    body = body_of(VerbBody)
+    body["requestBody"]["required"] = False
+    api.add_api_route(
+        f"/jobs/{{key:path}}/{verb}",
+        act,
+        methods=["POST"],
+        name=str(verb),
+        description=SUMMARIES[verb],
+        response_model=JobRow,
+        openapi_extra=body,
+        responses=_PROBLEMS,
+    )
+
+
+async def _cancellations(request: Request) -> JobRequest:
+    return read_cancellations(await request.body())
+
+
+async def _request(request: Request) -> JobRequest:
+    return read_request(await request.body())
