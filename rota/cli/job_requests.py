@@ -3,7 +3,7 @@
 import sys
 from collections.abc import Callable, Mapping
 from dataclasses import replace
-from typing import TYPE_CHECKING, Annotated
+from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
@@ -54,7 +54,7 @@ def carry_out(
     shaped: str,
     home: str | None,
     sentence: Callable[["RequestRow"], str],
-    lose_work: bool = False,
+    details: Mapping[str, Any] | None = None,
 ) -> None:
     """Send the request, after a question if a pattern selects the jobs, and print what it changed."""
     from rota.cli import job_text
@@ -64,7 +64,7 @@ def carry_out(
     client = connect(home)
     if pattern and not yes and not agreed(client, verb, pattern):
         return
-    found = client.request(verb, jobs or (), matching=pattern or None, lose_work=lose_work)
+    found = client.request(verb, jobs or (), matching=pattern or None, **(details or {}))
     if not job_text.data(shaped, [each.job for each in found]):
         job_text.say("\n".join(sentence(each) for each in found) or "No such jobs.")
 

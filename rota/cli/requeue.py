@@ -1,6 +1,8 @@
 """`rota requeue`: let running jobs wait for GPUs again, and submit ended jobs again."""
 
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Annotated
+
+import typer
 
 from rota.cli import common_flags as flag
 from rota.cli import job_requests as option
@@ -12,6 +14,9 @@ if TYPE_CHECKING:
 def requeue(
     jobs: flag.JobKeys,
     lose_work: option.LoseWork = False,
+    max_run_time: Annotated[
+        str | None, typer.Option("--max-run-time", metavar="TIME", help="Longest run time, such as 24h. Default: as before.")
+    ] = None,
     home: flag.Home = None,
     output: flag.Output = "table",
 ) -> None:
@@ -20,7 +25,8 @@ def requeue(
     Example: rota requeue 412
     """
     shaped = flag.shape(output)
-    option.carry_out("requeue", jobs, {}, yes=True, shaped=shaped, home=home, sentence=_sentence, lose_work=lose_work)
+    details = {"lose_work": lose_work, "max_run_time": max_run_time}
+    option.carry_out("requeue", jobs, {}, yes=True, shaped=shaped, home=home, sentence=_sentence, details=details)
 
 
 def _sentence(each: "RequestRow") -> str:

@@ -63,6 +63,10 @@ def submit(
         float | None,
         typer.Option("--weight", parser=flag.number("--weight"), metavar="W", help="Weight under fair policies. Default: 1."),
     ] = None,
+    max_run_time: Annotated[
+        str | None,
+        typer.Option("--max-run-time", metavar="TIME", help="Longest run time, such as 12h. Default: no limit."),
+    ] = None,
     progress: Annotated[
         str | None,
         typer.Option(
@@ -106,6 +110,7 @@ def submit(
         "steps": steps,
         "accelerators": types,
         "weight": weight,
+        "max_run_time": max_run_time,
         "progress": progress,
         "park": park,
         "gpu_memory": gpu_memory,

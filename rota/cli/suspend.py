@@ -25,7 +25,8 @@ def suspend(
     Example: rota suspend 412
     """
     shaped, pattern = flag.shape(output), option.pattern_of(user, name, tenant, phase)
-    option.carry_out("suspend", jobs, pattern, yes=yes, shaped=shaped, home=home, sentence=_sentence, lose_work=lose_work)
+    details = {"lose_work": lose_work}
+    option.carry_out("suspend", jobs, pattern, yes=yes, shaped=shaped, home=home, sentence=_sentence, details=details)
 
 
 def _sentence(each: "RequestRow") -> str:

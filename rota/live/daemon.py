@@ -512,7 +512,7 @@ class Daemon:
         if found is None:
             if ended:
                 self._check_room()
-            again = {record.id: self._prepared(submission_again(record, self.clock()), None) for record in ended}
+            again = {record.id: self._prepared(submission_again(record, wanted, self.clock()), None) for record in ended}
             self._items.put(item := AboutJobs(wanted, again, Future()))
             found = self._answer(item.done)
         with self._lock:

@@ -176,8 +176,10 @@ class JobHistory:
             record = self.records[job]
             record.phase = "finished" if job in finished else "cancelled" if job in asked else "failed"
             record.ended_s = record.ended_s if record.ended_s is not None else state.now_s
-            because = f": {record.problem}, {MAX_SETBACKS} times in a row" if record.problem and record.phase == "failed" else ""
-            record.last_change = f"{record.phase} at {iso(record.ended_s)}{because}"
+            because = state.jobs.ended_because.get(job, "")
+            if not because and record.problem and record.phase == "failed":
+                because = f"{record.problem}, {MAX_SETBACKS} times in a row"
+            record.last_change = f"{record.phase} at {iso(record.ended_s)}" + (f": {because}" if because else "")
             self.changed.add(job)
 
     def _note_request(self, event: HoldRequested | RequeueRequested) -> None:

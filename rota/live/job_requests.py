@@ -131,9 +131,11 @@ def events_of(wanted: JobRequest, found: Sequence[Requested], now_s: float) -> l
     return [HoldRequested(job, now_s, held, wanted.lose_work) for job in changed]
 
 
-def submission_again(record: JobRecord, now_s: float) -> Submission:
+def submission_again(record: JobRecord, wanted: JobRequest, now_s: float) -> Submission:
     """Return the submission of an ended job that is to run again. A deadline that has passed is left out."""
     spec = record.submitted.spec
+    if wanted.max_run_time is not None:
+        spec = spec.model_copy(update={"max_run_time": wanted.max_run_time})
     if spec.deadline is not None and spec.deadline.timestamp() <= now_s:
         spec = spec.model_copy(update={"deadline": None})
     return replace(record.submitted, spec=spec, idempotency_key=None)

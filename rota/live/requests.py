@@ -56,6 +56,7 @@ def to_job_spec(sent: Submission, wall_s: float, *, can_park: bool = False) -> J
         accelerators=tuple(spec.accelerators),
         weight=spec.weight,
         deadline_seconds=deadline_at - wall_s,
+        max_run_seconds=spec.max_run_time or FOREVER,
         tenant=spec.tenant or "",
         user=sent.user,
         can_resize=can_resize(spec),

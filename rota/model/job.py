@@ -121,6 +121,9 @@ class JobSpec:
     """Name of the user who submitted the job."""
     retries: int = 0
     """How often the job is started again after it has failed."""
+    max_run_seconds: float = math.inf
+    """Longest run time over all attempts, in seconds. Then the job is asked to save, and ends as failed. Time parked or suspended
+    does not count; infinite if there is no limit."""
     saves: bool | None = True
     """Whether the job saves its state when it is asked to stop, and resumes from there. A job that does not is never suspended to
     storage, unless it is preemptible: it is parked if possible, or else runs until it ends. None if unknown, which counts as
@@ -155,6 +158,8 @@ class JobSpec:
             raise OptionError("must be more than 0, and finite.", field="weight", value=self.weight, hint="weight=1")
         if not self.deadline_seconds > 0:
             raise OptionError("must be more than 0.", field="deadline_seconds", value=self.deadline_seconds, hint="leave it out")
+        if not self.max_run_seconds > 0:
+            raise OptionError("must be more than 0.", field="max_run_seconds", value=self.max_run_seconds, hint="leave it out")
         if not self.slo > 0:
             raise OptionError("must be more than 0.", field="slo", value=self.slo, hint="leave it out")
         if self.gpu_gib or self.least_gib or self.parked_gib:

@@ -23,7 +23,7 @@ from rota.files.csv_table import shown
 from rota.files.tree import DEEPEST, TreeEntry
 from rota.wire.job_filter import MAX_TOGETHER
 from rota.wire.job_request import JobPattern, JobRequest, Verb
-from rota.wire.spec import Spec, located
+from rota.wire.spec import Seconds, Spec, located
 from rota.wire.submission import Submission, naming
 
 MAX_USER_CHARS = 100
@@ -134,6 +134,9 @@ class VerbBody(Body):
 
     example = '{"lose_work": true}'
     lose_work: LoseWork = False
+    max_run_time: Seconds | None = Field(
+        None, description="With `requeue`: longest run time of the jobs, in seconds or like 24h, instead of that of their specs."
+    )
 
 
 class RequestBody(VerbBody):
@@ -163,6 +166,7 @@ _PROBLEMS: Mapping[str, tuple[str, str | None]] = {
     "idempotency_key": (f"is not a text of 1 to {MAX_IDEMPOTENCY_KEY_CHARS} characters.", '"idempotency_key": "4f1c0d7e"'),
     "policy": ("is not the name of a policy.", None),
     "verb": (f"is not a request. All: {', '.join(Verb)}.", '"verb": "hold"'),
+    "max_run_time": ("is not a length of time.", '"max_run_time": "24h"'),
     "lose_work": ("is not true or false.", '"lose_work": true'),
     "dry_run": ("is not true or false.", '"dry_run": true'),
     "matching": ("is not a pattern of jobs.", PatternBody.example),
@@ -208,13 +212,30 @@ def read_request(raw: bytes) -> JobRequest:
     if body.verb is Verb.REQUEUE and matching is not None:
         raise InputError("requeue needs the ids or names of jobs.", field="matching", hint='"jobs": [412]')
     jobs = tuple(str(key) for key in body.jobs)
-    return JobRequest(verb=body.verb, jobs=jobs, matching=matching, lose_work=body.lose_work, dry_run=body.dry_run)
+    _check_limit(body.verb, body)
+    return JobRequest(
+        verb=body.verb,
+        jobs=jobs,
+        matching=matching,
+        lose_work=body.lose_work,
+        max_run_time=body.max_run_time,
+        dry_run=body.dry_run,
+    )
 
 
 def read_verb(verb: Verb, raw: bytes) -> JobRequest:
     """Parse a request about one job, which its path names. The body may be empty, or null."""
     raw = b"{}" if raw.strip() in (b"", b"null") else raw
-    return JobRequest(verb=verb, lose_work=_read(VerbBody, raw).lose_work)
+    body = _read(VerbBody, raw)
+    _check_limit(verb, body)
+    return JobRequest(verb=verb, lose_work=body.lose_work, max_run_time=body.max_run_time)
+
+
+def _check_limit(verb: Verb, body: VerbBody) -> None:
+    if body.max_run_time is not None and verb is not Verb.REQUEUE:
+        raise InputError(
+            f"does not go with {verb}.", field="max_run_time", value=f"{body.max_run_time:g}", hint="rota change JOB"
+        )
 
 
 def read_policy(raw: bytes) -> str:

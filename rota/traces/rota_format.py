@@ -19,6 +19,7 @@
 | `weight` | more than 0; empty: 1 |
 | `deadline` | seconds after submission until which the job should finish; empty: none |
 | `slo` | deadline as a multiple of the job's run time on exclusive V100s |
+| `max_run_time` | longest run time, in seconds; then the job fails; empty: none |
 | `tenant`, `user` | owner of the job |
 | `retries` | number of failures of its own that the job may have; empty: 0 |
 
@@ -51,6 +52,7 @@ def arrival(row: CsvRow) -> Arrival:
         weight=weight(row, "weight"),
         deadline_seconds=_limit(row, "deadline"),
         slo=_limit(row, "slo"),
+        max_run_seconds=_limit(row, "max_run_time"),
         tenant=row.text("tenant"),
         user=row.text("user"),
         retries=row.whole("retries", least=0) if row.text("retries") else 0,
@@ -109,6 +111,7 @@ def cells(arrival: Arrival, work: str) -> dict[str, str]:
         "weight": "" if spec.weight == 1.0 else _plain(spec.weight),
         "deadline": "" if spec.deadline_seconds == FOREVER else _plain(spec.deadline_seconds),
         "slo": "" if spec.slo == FOREVER else _plain(spec.slo),
+        "max_run_time": "" if spec.max_run_seconds == FOREVER else _plain(spec.max_run_seconds),
         "tenant": spec.tenant,
         "user": spec.user,
         "retries": str(spec.retries) if spec.retries else "",
@@ -170,6 +173,7 @@ ROTA = Format(
         "weight",
         "deadline",
         "slo",
+        "max_run_time",
         "tenant",
         "user",
         "retries",

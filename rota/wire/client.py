@@ -200,9 +200,10 @@ class Client:
         """Let a suspended or held job run again."""
         return self._ask("resume", key)
 
-    def requeue(self, key: int | str, *, lose_work: bool = False) -> JobRow:
-        """Save and stop a running job, which then waits for GPUs again; or submit an ended job again, and return the new job."""
-        return self._ask("requeue", key, {"lose_work": lose_work})
+    def requeue(self, key: int | str, *, lose_work: bool = False, max_run_time: float | str | None = None) -> JobRow:
+        """Save and stop a running job, which then waits for GPUs again; or submit an ended job again, and return the new job.
+        `max_run_time`: its longest run time, such as `24h`."""
+        return self._ask("requeue", key, {"lose_work": lose_work, "max_run_time": max_run_time})
 
     def _ask(self, verb: str, key: int | str, body: Mapping[str, Any] | None = None) -> JobRow:
         return _job(self._transport.ask("POST", _way(key, verb), body=body))
@@ -224,11 +225,12 @@ class Client:
         *,
         matching: Mapping[str, str] | None = None,
         lose_work: bool = False,
+        max_run_time: float | str | None = None,
         dry_run: bool = False,
     ) -> list[RequestRow]:
         """Cancel, hold, release, suspend, resume or requeue jobs in one transaction, all or none. `matching` selects unfinished
         jobs by `user`, `name` (a pattern with * and ?), `tenant` or `phase` instead of `keys`. With `dry_run`, only list them."""
-        asked: dict[str, Any] = {"verb": verb, "lose_work": lose_work, "dry_run": dry_run}
+        asked: dict[str, Any] = {"verb": verb, "lose_work": lose_work, "dry_run": dry_run, "max_run_time": max_run_time}
         jobs = [str(key) for key in keys]
         asked |= {"jobs": jobs} if matching is None else {"matching": dict(matching)}
         more = SECONDS_PER_JOB * (len(jobs) if matching is None else MAX_TOGETHER)
@@ -331,9 +333,9 @@ class Job:
         """Let the job run again after `suspend` or `hold`."""
         return self._client.resume(self.id)
 
-    def requeue(self, *, lose_work: bool = False) -> "Job":
+    def requeue(self, *, lose_work: bool = False, max_run_time: float | str | None = None) -> "Job":
         """Save and stop the job, which then waits for GPUs again; or submit it again if it has ended, and return the new job."""
-        return Job(self._client, self._client.requeue(self.id, lose_work=lose_work))
+        return Job(self._client, self._client.requeue(self.id, lose_work=lose_work, max_run_time=max_run_time))
 
 
 def new_key() -> str:

@@ -59,5 +59,7 @@ class JobRequest:
     """Pattern of the jobs; None if they are named."""
     lose_work: bool = False
     """Whether jobs that neither save nor can be parked are stopped too, and lose their work."""
+    max_run_time: float | None = None
+    """Longest run time of jobs that are submitted again, in seconds; None for that of their specs."""
     dry_run: bool = False
     """Whether the jobs are only listed, and nothing happens."""

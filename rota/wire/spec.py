@@ -67,6 +67,7 @@ EXAMPLES: Mapping[str, str] = {
     "weight": "weight: 2",
     "tenant": "tenant: vision/pretraining",
     "deadline": "deadline: 2030-12-01T09:00",
+    "max_run_time": "max_run_time: 12h",
     "batch": "batch: {size: 64, min: 32, max: 256}",
     "retries": "retries: 3",
     "workdir": "workdir: /srv/train",
@@ -272,6 +273,12 @@ class Spec(_Strict):
     tenant: str | None = Field(None, max_length=MAX_TEXT, description="Tenant of the job, as a path such as vision/pretraining.")
     deadline: Annotated[datetime | None, BeforeValidator(_date)] = Field(
         None, description="Date and time by which the job should finish, for policies that use deadlines."
+    )
+    max_run_time: Seconds | None = Field(
+        None,
+        description="Longest run time, such as 12h. Then the job is asked to save and ends as failed. Time parked or suspended "
+        "does not count.",
+        json_schema_extra={"example": "12h"},
     )
     batch: Batch | None = Field(None, description="Elastic batch size.")
     retries: int = Field(0, ge=0, le=1000, description="Number of restarts after failures; suspensions do not count.")

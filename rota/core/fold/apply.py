@@ -29,6 +29,7 @@ from rota.core.fold.node_events import (
     nodes_reported,
 )
 from rota.core.fold.requests import cancel_requested, hold_requested, requeue_requested
+from rota.core.fold.run_limit import end_over_limit
 from rota.core.fold.setbacks import clear_setbacks, end_pauses
 from rota.core.learn.failing_nodes import review
 from rota.core.learn.job_lengths import note
@@ -83,6 +84,8 @@ def set_clock(state: State, settings: Settings, now_s: float) -> None:
     """Advance the clock. While there are no jobs, the first round has not begun."""
     if now_s > state.now_s:
         state.now_s = now_s
+    if state.jobs.ended_because:
+        state.jobs.ended_because.clear()
     if not state.jobs.row:
         state.cycle.next_round_s = settings.decide.first_round_s(state.now_s)
 
@@ -99,6 +102,8 @@ def advance(state: State, settings: Settings) -> None:
         review(state, settings)
     if state.jobs.setbacks:
         end_pauses(state)
+    if "max_run_seconds" in state.jobs.table.in_use:
+        end_over_limit(state)
     if settings.node_timeout_seconds < FOREVER:
         silent = state.nodes.node_up & (state.nodes.node_heard_s + settings.node_timeout_seconds <= now)
         for node in np.flatnonzero(silent).tolist():

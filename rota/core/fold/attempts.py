@@ -6,6 +6,7 @@ import numpy as np
 
 from rota.core.fold import colocation
 from rota.core.fold.measurements import abort_trials
+from rota.core.fold.run_limit import is_over_limit
 from rota.core.fold.setbacks import clear_setbacks, set_back
 from rota.core.learn.cordon import cordon
 from rota.core.learn.failing_nodes import note_exit, review
@@ -355,6 +356,9 @@ def _end_attempt(state: State, job: int, at_s: float, verdict: AttemptEnd, steps
         return
     if jobs.is_blocked(job, TO_CANCEL):
         finish(state, job, row, Phase.CANCELLED, at_s)
+        return
+    if "max_run_seconds" in table.in_use and is_over_limit(state, job, row):
+        finish(state, job, row, Phase.FAILED, at_s)
         return
     if verdict is AttemptEnd.FAILED:
         table.failures[row] += 1

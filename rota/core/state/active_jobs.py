@@ -62,6 +62,8 @@ class ActiveJobs:
     """Largest GPU memory that any job so far takes on a GPU of each pool, in GiB."""
     version: int = 0
     """Changes with the set of jobs that may be scheduled."""
+    ended_because: dict[int, str] = field(default_factory=dict, init=False)
+    """Why jobs have ended in the last fold, in words, if neither a user nor their exit code says it. Snapshots leave it out."""
     unschedulable_holders: frozenset[int] = field(init=False)
     """Jobs that have an attempt and may not be scheduled. Their GPUs cannot be granted. Each change makes a new set."""
     _rows: Ints | None = field(default=None, init=False)

@@ -74,6 +74,8 @@ class JobTable(JobColumns):
     """Largest GPU memory measured on one GPU, in GiB; not a number if unknown."""
     saves: Bools = declare(np.bool_, True, rare=True)
     """Whether the job may be suspended: it saves its state as far as is known, or its spec says `preemptible`."""
+    max_run_seconds: Floats = declare(np.float64, FOREVER, rare=True)
+    """Longest run time, in seconds; infinite if the job has no limit."""
     keeps_work: Bools = declare(np.bool_, rare=True)
     """Whether the user who asked that the job stops asked that no work is lost. It then stops only if it saves or is parked."""
     stop_seconds: Floats = declare(np.float64, rare=True)

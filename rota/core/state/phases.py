@@ -44,6 +44,8 @@ ENDED = 64
 """The job has ended."""
 TO_REQUEUE = 128
 """The attempt is to be saved and stopped. Then the job waits for GPUs again."""
+OUT_OF_TIME = 256
+"""The job has run for its longest run time. It saves its state, stops and ends as failed."""
 
 BLOCKS = {
     Phase.STOPPING: TO_KILL,
@@ -57,6 +59,8 @@ OF_ATTEMPT = HIDDEN | TO_KILL | TO_REQUEUE
 """Bits that a job loses when its attempt has ended."""
 ASKED_TO_STOP = HELD | TO_REQUEUE
 """Bits of a job whose user asked that it gives up its GPUs."""
+LEAVES_FOR_STORAGE = TO_REQUEUE | OUT_OF_TIME
+"""Bits of a job that is suspended to storage, even if it could be parked or is parked."""
 WITH_ATTEMPT = {phase for phase, targets in LEGAL.items() if Phase.FINISHED in targets}
 """Phases of a job that has an attempt."""
 

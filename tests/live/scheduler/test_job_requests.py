@@ -132,3 +132,20 @@ def test_a_pattern_selects_the_jobs_that_a_request_can_change(tmp_path: Path) ->
             ask(daemon, Verb.HOLD, "nothing")
         with pytest.raises(ConflictError, match="has ended"):
             ask(daemon, Verb.HOLD, first)
+
+
+def test_a_job_that_reaches_its_limit_saves_fails_and_can_continue_with_another_limit(tmp_path: Path) -> None:
+    with running(tmp_path, "1xV100") as daemon:
+        job = at_work(daemon, tmp_path, max_run_time=4.0, name="train")
+        other = submit(daemon, "true")
+    with running(tmp_path, "1xV100") as daemon:  # the limit is known after a restart
+        row = ended(daemon, job)
+        assert (row.phase, row.exit_code) == ("failed", 75), "it saved and left when it was asked to"
+        assert row.last_change.endswith(": reached its max_run_time of 4s"), row.last_change
+        assert daemon.why(job).last_change == row.last_change
+        assert ended(daemon, other).phase == "finished"
+        request = JobRequest(verb=Verb.REQUEUE, jobs=("train",), max_run_time=86_400.0)
+        (again,) = daemon.request(request)
+        assert (again.was, daemon.job(str(again.job.id)).spec["max_run_time"]) == ("failed", 86_400.0)
+        daemon.cancel(again.job.id)
+        ended(daemon, again.job.id)

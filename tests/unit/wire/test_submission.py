@@ -63,6 +63,7 @@ def test_what_later_versions_added_is_read() -> None:
         "weight": 1.0,
         "tenant": None,
         "deadline": "2030-03-17T17:46:40Z",
+        "max_run_time": None,
         "batch": {"size": 64, "min": 32, "max": 128},
         "retries": 0,
         "workdir": "/home/ana",
