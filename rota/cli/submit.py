@@ -63,6 +63,14 @@ def submit(
         float | None,
         typer.Option("--weight", parser=flag.number("--weight"), metavar="W", help="Weight under fair policies. Default: 1."),
     ] = None,
+    priority: Annotated[
+        int | None,
+        typer.Option("--priority", parser=flag.number("--priority", whole=True), metavar="N", help="Priority. Default: 0."),
+    ] = None,
+    after: Annotated[
+        list[str] | None,
+        typer.Option("--after", metavar="[WHEN:]JOB", help="Start after this job: 412, ended:412 or failed:412. Repeatable."),
+    ] = None,
     max_run_time: Annotated[
         str | None,
         typer.Option("--max-run-time", metavar="TIME", help="Longest run time, such as 12h. Default: no limit."),
@@ -110,12 +118,15 @@ def submit(
         "steps": steps,
         "accelerators": types,
         "weight": weight,
+        "priority": priority,
         "max_run_time": max_run_time,
         "progress": progress,
         "park": park,
         "gpu_memory": gpu_memory,
     }
     flags: dict[str, Any] = {field: value for field, value in given.items() if value is not None}
+    if after:
+        flags["after"] = [_awaited(each) for each in after]
     if env:
         flags["env"] = _with_env(spec.get("env"), env)
     from rota.cli import job_text
@@ -155,6 +166,18 @@ def _read_request(what: list[str], command: list[str] | None) -> "tuple[dict[str
             raise SpecError("there is no such script.", where=str(path), hint="check the path")
         return {"name": path.stem, "run": ["bash", str(path)]}, None
     raise OptionError("is neither a spec (.yaml) nor a script (.sh).", field="submit", value=what[0], hint=_HINT)
+
+
+def _awaited(text: str) -> dict[str, Any]:
+    """Return the dependency that `412`, `vit-huge` or `failed:412` means."""
+    from rota.model.dependency import When
+
+    when, colon, job = text.partition(":")
+    if not colon or when not in tuple(When):
+        when, job = When.OK, text
+    if not job.strip():
+        raise OptionError("names no job.", field="--after", value=text, hint="--after 412, or --after failed:412")
+    return {"job": int(job) if job.isdecimal() else job, "when": str(when)}
 
 
 def _with_env(before: Any, given: list[str]) -> dict[str, Any]:

@@ -20,7 +20,7 @@ from rota.core.state.old_sets import OLD_SETS, restore_blocks
 from rota.core.state.records import Attempt, AttemptEnd, FailedStart, InFlight, PolicyAnswer, Setback
 from rota.core.state.state import State
 from rota.errors import InputError
-from rota.model import allocation, commands, events, job, plan, trial
+from rota.model import allocation, commands, dependency, events, job, plan, trial
 from rota.model.cluster import Cluster, Node
 from rota.model.codec import Codec, Form, Plain
 from rota.model.length_prediction import LengthPrediction
@@ -62,6 +62,8 @@ EVENT_TYPES: tuple[type, ...] = (
     Configured,
     job.JobSpec,
     job.Demand,
+    dependency.Dependency,
+    dependency.When,
     plan.Plan,
     plan.PlacementChange,
     trial.Trial,

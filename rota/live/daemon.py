@@ -23,17 +23,19 @@ from rota.core.fold.configured import Configured, CoreEvent
 from rota.errors import BusyError, ConflictError, OptionError, RotaError, TacticError
 from rota.live.clock import Clock
 from rota.live.cluster_changes import ClusterChanges, device_of, named_nodes, never_run
+from rota.live.dependencies import Earlier, find_awaited
 from rota.live.driver_protocol import DriverCommand, DriverContext, DriverProtocol
 from rota.live.find_record import find_record
 from rota.live.history import JobHistory, JobRecord
 from rota.live.home_id import home_id
 from rota.live.home_setup import HomeSetup, known_devices
-from rota.live.job_requests import JobRequests, events_of, submission_again
+from rota.live.job_requests import JobRequests, events_of
 from rota.live.journal import AskedAbout, Journal
 from rota.live.journal_place import find_journal, open_journal
 from rota.live.journal_store import JournalFull, JournalUnavailable, LeadershipLost
 from rota.live.listing import by_number, page_of
 from rota.live.log_chunks import log_chunk
+from rota.live.new_jobs import NewJobs
 from rota.live.node_log import NodeLog
 from rota.live.node_rows import node_rows
 from rota.live.policy_change import try_policy
@@ -42,7 +44,7 @@ from rota.live.possible import check_memory, check_options
 from rota.live.queued_requests import AboutJobs, Item, KnownJobAgain, NewJob, SetPolicy, Together, one_by_one
 from rota.live.ready_row import journal_problem, ready_row
 from rota.live.recovery import Make, lost_with_their_files, recover
-from rota.live.requests import shown_spec, to_job_spec
+from rota.live.requests import check_priority, shown_spec, to_job_spec
 from rota.live.reserve import DiskReserve
 from rota.live.status_row import status_row
 from rota.live.takeover_leases import renewals_after_takeover
@@ -50,7 +52,7 @@ from rota.live.trial_rows import trials_of
 from rota.live.upkeep import JournalUpkeep
 from rota.model.codec import Codec
 from rota.model.commands import CallPolicy, Command, Launch, SetTimer
-from rota.model.events import Decided, GpusTaken, PolicyTimedOut, Submitted, TimerFired
+from rota.model.events import Decided, GpusTaken, PolicyTimedOut, TimerFired
 from rota.model.options import Kind
 from rota.model.reasons import Reason
 from rota.model.units import FOREVER
@@ -306,18 +308,17 @@ class Daemon:
     def _gather(self, items: Sequence[Item], now: float, answered: "list[tuple[Future[Any], Any]]") -> list[CoreEvent]:
         """Return the events of requests, policies, the driver and the clock, and of a new setup."""
         events: list[CoreEvent] = []
-        last = self.scheduler.state.jobs.last_job
+        new = NewJobs(self.history, max(self.scheduler.state.jobs.last_job, 0), now)
         for item in one_by_one(items):
             if isinstance(item, NewJob):
-                if self._submitted_before(item, answered):
-                    continue
-                last = max(last, 0) + 1
-                events.append(self._add(last, item, now))
-                answered.append((item.done, last))
+                if not self._submitted_before(item, new, answered):
+                    with self._lock:
+                        answered.append((item.done, new.add(item)))
             elif isinstance(item, KnownJobAgain):
+                new.numbers[id(item)] = item.job
                 answered.append((item.done, item.job))  # a turn before this one has written it
             elif isinstance(item, AboutJobs):
-                last = self._gather_request(item, now, last, events, answered)
+                self._gather_request(item, new, events, answered)
             elif isinstance(item, SetPolicy):
                 self._change_policy(item)
                 answered.append((item.done, 0))
@@ -331,31 +332,24 @@ class Daemon:
             events.append(TimerFired(now))
         if len(self._cluster.devices) != len(self.setup.devices):  # nodes keep their GPUs and numbers
             self.setup = self.setup.with_devices(tuple(self._cluster.devices.values()))
+        events = [*new.events, *events]  # new jobs come first, while the jobs that they wait for are known
         if self.setup != self.scheduler.setup or (events and not self.journal.last):
             events.append(Configured(self.setup, now))
         return events
 
-    def _add(self, job: int, item: NewJob, now: float) -> Submitted:
-        self.history.add(JobRecord(job, item.sent, now, last_change="submitted", parking=item.parking))
-        return Submitted(job, item.wanted, now)
-
     def _gather_request(
-        self, item: AboutJobs, now: float, last: int, events: list[CoreEvent], answered: "list[tuple[Future[Any], Any]]"
-    ) -> int:
-        """Add the events of a request about jobs, or answer it with its fault. Return the number of the latest job."""
+        self, item: AboutJobs, new: NewJobs, events: list[CoreEvent], answered: "list[tuple[Future[Any], Any]]"
+    ) -> None:
+        """Add the events of a request about jobs, or answer it with its fault."""
         try:
             found = self._about_jobs.resolve(item.wanted, self.scheduler.state, item.again.keys())
         except RotaError as problem:
             item.done.set_exception(problem)
-            return last
-        for at, each in enumerate(found):
-            if each.job in item.again:
-                last = max(last, 0) + 1
-                events.append(self._add(last, item.again[each.job], now))
-                found[at] = each._replace(result=last)
-        events.extend(events_of(item.wanted, found, now))
+            return
+        with self._lock:
+            found = [each._replace(result=new.add(item.again[each.job])) if each.job in item.again else each for each in found]
+        events.extend(events_of(item.wanted, found, new.now_s))
         answered.append((item.done, found))
-        return last
 
     def _look_at_machines(self) -> None:
         """Follow the nodes of the cluster, which come and go."""
@@ -368,7 +362,7 @@ class Daemon:
         if self._cluster.text:
             self._tell(self._cluster.text)
 
-    def _submitted_before(self, item: NewJob, answered: "list[tuple[Future[Any], Any]]") -> bool:
+    def _submitted_before(self, item: NewJob, new: NewJobs, answered: "list[tuple[Future[Any], Any]]") -> bool:
         """Answer a submission whose key already has a job. Two submissions with one key may come in the same turn."""
         try:
             before = self.history.keys.find(item.sent)
@@ -376,6 +370,7 @@ class Daemon:
             item.done.set_exception(problem)
             return True
         if before is not None:
+            new.numbers[id(item)] = before
             answered.append((item.done, before))
         return before is not None
 
@@ -438,21 +433,25 @@ class Daemon:
     def submit_many(self, submissions: Sequence[Submission]) -> list[TakenRow]:
         """Submit all of these jobs or none. They are durable, in one transaction, when this returns. An error names the first job
         that is refused. A job whose key is known is not submitted again."""
-        items, possible = [], set[Kind]()
+        items, possible, earlier = [], set[Kind](), list[Earlier]()
         for index, each in enumerate(submissions):
             with naming(index):
-                items.append(self._request(each, possible))
+                items.append(self._request(each, possible, earlier))
+                earlier.append(Earlier(each.spec.name, items[-1]))
         self._items.put(Together(items))
         taken = [self._answer(item.done) for item in items]
         return [TakenRow(id=job, name=self.history.records[job].name) for job in taken]
 
-    def _request(self, sent: Submission, possible: set[Kind] | None = None) -> NewJob | KnownJobAgain:
-        """Return the request for a submission. `possible`: kinds of jobs that can run here, which are not checked again."""
+    def _request(
+        self, sent: Submission, possible: set[Kind] | None = None, earlier: Sequence[Earlier] = ()
+    ) -> NewJob | KnownJobAgain:
+        """Return the request for a submission. `possible`: kinds of jobs that can run here, which are not checked again;
+        `earlier`: jobs of the same request."""
         before = self.history.keys.find(sent)
         if before is not None:  # even if no new job can be accepted now
             return KnownJobAgain(before, Future())
         self._check_room()
-        return self._prepared(sent, possible)
+        return self._prepared(sent, possible, earlier)
 
     def _check_room(self) -> None:
         if self._reserve.full or self._reserve.short():
@@ -460,20 +459,23 @@ class Daemon:
         if self._away:
             raise RotaError(f"Not taken: {self._away}", hint="the same command again, when it answers")
 
-    def _prepared(self, sent: Submission, possible: set[Kind] | None) -> NewJob:
+    def _prepared(self, sent: Submission, possible: set[Kind] | None = None, earlier: Sequence[Earlier] = ()) -> NewJob:
         way, why = self.driver.park_method(sent)
         if sent.spec.preemptible is False:
             way, why = STAY, "its spec says preemptible: false"
         elif sent.spec.checkpoint.saves is False and not sent.spec.preemptible:
             way, why = park_or_stay(way, why)
         wanted = to_job_spec(sent, self.clock(), can_park=can_sleep(way))
+        check_priority(wanted.priority, operator=True)
         kind = Kind.of(wanted)
         if possible is None or kind not in possible:
             check_options(wanted, self.driver.discover_cluster(), self.scheduler.state.beliefs.rates)
         if possible is not None:
             possible.add(kind)
         check_memory(wanted, self.driver.discover_cluster(), self.driver.readings, pretend=self.setup.pretend)
-        return NewJob(sent, wanted, f"{way}: {why}", Future())
+        with self._lock:
+            after = find_awaited(sent.spec, self.history.records, earlier)
+        return NewJob(sent, wanted, f"{way}: {why}", Future(), after)
 
     def _answer(self, done: "Future[T]") -> T:
         try:
@@ -512,7 +514,7 @@ class Daemon:
         if found is None:
             if ended:
                 self._check_room()
-            again = {record.id: self._prepared(submission_again(record, wanted, self.clock()), None) for record in ended}
+            again = {record.id: self._prepared(self._about_jobs.again(record, wanted)) for record in ended}
             self._items.put(item := AboutJobs(wanted, again, Future()))
             found = self._answer(item.done)
         with self._lock:
@@ -536,7 +538,7 @@ class Daemon:
             record = find_record(self.history.records, key, alone=alone)
             row = self.history.rows([record], self.scheduler.state, self.driver.running(), self.clock())[0]
             trials = trials_of(self.scheduler.state, record.id, self.history.records)
-            return replace(row, spec=shown_spec(record.submitted, record.name), trials=trials)
+            return replace(row, spec={**shown_spec(record.submitted, record.name), "after": record.after}, trials=trials)
 
     def why(self, job: int) -> WhyRow:
         late = self.driver.late_starts().get(job, "")

@@ -19,7 +19,7 @@ from rota.live.journal import KeptJob
 from rota.live.placement_text import format_placement
 from rota.live.submission_keys import SubmissionKeys
 from rota.model.commands import SuspendKind
-from rota.model.events import CancelRequested, Exited, HoldRequested, Outcome, RequeueRequested, Started, Suspended
+from rota.model.events import CancelRequested, Exited, HoldRequested, Outcome, RequeueRequested, Started, Submitted, Suspended
 from rota.model.job import Phase
 from rota.model.reasons import Reason
 from rota.park.park_method import EXIT, STAY, can_sleep, park_or_stay
@@ -66,6 +66,8 @@ class JobRecord:
     """Why the last attempt to park it failed; None if it succeeded."""
     steps_problem: str | None = None
     """Why some reported steps do not count; None if all count."""
+    after: list[dict[str, Any]] = field(default_factory=list)
+    """Jobs for which it waited when it was submitted: `job`, a number, and `when`."""
     problem: str | None = None
     """What its last attempt failed to do, if that was a setback; None otherwise."""
 
@@ -172,11 +174,12 @@ class JobHistory:
                     self._failed.discard(key)
                 over = event.job not in state.jobs.row
                 self._note(self.records[event.job], event, parts.get(event.job), over=over, cancelled=over and event.job in asked)
-        for job in before - state.jobs.row.keys():
+        new = {event.job for event in events if isinstance(event, Submitted)}
+        for job in (before | new) - state.jobs.row.keys():
             record = self.records[job]
-            record.phase = "finished" if job in finished else "cancelled" if job in asked else "failed"
+            how, because = state.jobs.ended_because.get(job, (Phase.FAILED, ""))
+            record.phase = "finished" if job in finished else "cancelled" if job in asked else how.label
             record.ended_s = record.ended_s if record.ended_s is not None else state.now_s
-            because = state.jobs.ended_because.get(job, "")
             if not because and record.problem and record.phase == "failed":
                 because = f"{record.problem}, {MAX_SETBACKS} times in a row"
             record.last_change = f"{record.phase} at {iso(record.ended_s)}" + (f": {because}" if because else "")
@@ -309,6 +312,7 @@ class JobHistory:
             placement=where,
             accepted_accelerators=list(spec.accelerators),
             weight=spec.weight,
+            priority=spec.priority,
             tenant=spec.tenant,
             steps_done=done,
             steps_total=total,

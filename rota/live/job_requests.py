@@ -6,12 +6,14 @@ the journal, and it is carried out for all of its jobs or for none.
 
 from collections.abc import Callable, Collection, Sequence
 from dataclasses import replace
+from typing import Any
 
 from rota.agent.outcome import length_text, worked_seconds
 from rota.core.state.parkable import may_park
 from rota.core.state.phases import HELD
 from rota.core.state.state import State
 from rota.errors import ConflictError
+from rota.live.dependencies import still_awaited
 from rota.live.find_record import find_record
 from rota.live.history import JobHistory, JobRecord, Statuses
 from rota.live.queued_requests import Requested
@@ -50,6 +52,17 @@ class JobRequests:
         if wanted.verb is not Verb.REQUEUE or wanted.dry_run:
             return []
         return [record for record in self._named(wanted) if record.ended]
+
+    def again(self, record: JobRecord, wanted: JobRequest) -> Submission:
+        """Return the submission of an ended job that is to run again. A deadline that has passed is left out, and so are
+        dependencies on jobs that have ended."""
+        spec = record.submitted.spec
+        changes: dict[str, Any] = {"after": still_awaited(record, self._history.records)}
+        if wanted.max_run_time is not None:
+            changes["max_run_time"] = wanted.max_run_time
+        if spec.deadline is not None and spec.deadline.timestamp() <= self._clock():
+            changes["deadline"] = None
+        return replace(record.submitted, spec=spec.model_copy(update=changes), idempotency_key=None)
 
     def _named(self, wanted: JobRequest) -> list[JobRecord]:
         found = (find_record(self._history.records, key, alone=True) for key in wanted.jobs)
@@ -129,16 +142,6 @@ def events_of(wanted: JobRequest, found: Sequence[Requested], now_s: float) -> l
         return [RequeueRequested(job, now_s, wanted.lose_work) for job in changed]
     held = wanted.verb in (Verb.HOLD, Verb.SUSPEND)
     return [HoldRequested(job, now_s, held, wanted.lose_work) for job in changed]
-
-
-def submission_again(record: JobRecord, wanted: JobRequest, now_s: float) -> Submission:
-    """Return the submission of an ended job that is to run again. A deadline that has passed is left out."""
-    spec = record.submitted.spec
-    if wanted.max_run_time is not None:
-        spec = spec.model_copy(update={"max_run_time": wanted.max_run_time})
-    if spec.deadline is not None and spec.deadline.timestamp() <= now_s:
-        spec = spec.model_copy(update={"deadline": None})
-    return replace(record.submitted, spec=spec, idempotency_key=None)
 
 
 def _is_held(state: State, job: int) -> bool:

@@ -7,6 +7,7 @@ from typing import NamedTuple
 
 from rota.live.home_setup import HomeSetup
 from rota.live.policy_client import PolicyClient
+from rota.model.dependency import When
 from rota.model.events import External
 from rota.model.job import JobSpec
 from rota.wire.job_request import JobRequest
@@ -32,6 +33,8 @@ class NewJob:
     wanted: JobSpec
     parking: str
     done: "Future[int]"
+    after: "tuple[Awaited, ...]" = ()
+    """Jobs that must end before it starts."""
 
 
 @dataclass(frozen=True)
@@ -40,6 +43,16 @@ class KnownJobAgain:
 
     job: int
     done: "Future[int]"
+
+
+class Awaited(NamedTuple):
+    """Another job that must end before a new one starts."""
+
+    job: int | None
+    """Number of the job; None if it gets one in the same turn."""
+    item: NewJob | KnownJobAgain | None
+    """The job, if it belongs to the same request; None otherwise."""
+    when: When
 
 
 @dataclass(frozen=True)

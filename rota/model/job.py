@@ -8,9 +8,12 @@ from typing import NamedTuple
 
 from rota.errors import OptionError
 from rota.model.cluster import canonical
+from rota.model.dependency import Dependency
 from rota.model.units import MILLI, milligpus_of, width_of
 from rota.model.value import keyword_value
 
+MAX_PRIORITY = 1000
+"""Highest priority of a job, and with a minus the lowest."""
 RESIDENT_FRACTION = 0.1
 """Fraction of its peak GPU memory that a training job holds between two steps, if this was not measured (Gandiva, OSDI'18)."""
 
@@ -121,6 +124,10 @@ class JobSpec:
     """Name of the user who submitted the job."""
     retries: int = 0
     """How often the job is started again after it has failed."""
+    priority: int = 0
+    """Priority, from -1000 to 1000. Jobs of a higher priority come first under every policy."""
+    after: tuple[Dependency, ...] = ()
+    """Jobs that must have ended before this one starts."""
     max_run_seconds: float = math.inf
     """Longest run time over all attempts, in seconds. Then the job is asked to save, and ends as failed. Time parked or suspended
     does not count; infinite if there is no limit."""
@@ -158,6 +165,9 @@ class JobSpec:
             raise OptionError("must be more than 0, and finite.", field="weight", value=self.weight, hint="weight=1")
         if not self.deadline_seconds > 0:
             raise OptionError("must be more than 0.", field="deadline_seconds", value=self.deadline_seconds, hint="leave it out")
+        if type(self.priority) is not int or not -MAX_PRIORITY <= self.priority <= MAX_PRIORITY:
+            limits = f"must be a whole number from -{MAX_PRIORITY} to {MAX_PRIORITY}."
+            raise OptionError(limits, field="priority", value=self.priority, hint="priority=0")
         if not self.max_run_seconds > 0:
             raise OptionError("must be more than 0.", field="max_run_seconds", value=self.max_run_seconds, hint="leave it out")
         if not self.slo > 0:

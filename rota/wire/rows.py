@@ -60,6 +60,8 @@ class JobRow:
     accepted_accelerators: list[str] = field(default_factory=list)
     """Accepted accelerator types; empty if the job accepts any."""
     weight: float = 1.0
+    priority: int = 0
+    """Priority of the job. Jobs of a higher one come first."""
     tenant: str | None = None
     """Path of the job's tenant; None if it has none."""
     steps_done: float | None = None

@@ -31,13 +31,11 @@ EXAMPLES = [
 
 MISSING = {
     "no accounts, quotas or user isolation": {"account", "accounts", "quota", "quotas", "qos", "run_as", "user"},
-    "no dependencies between jobs, job arrays, time limits or notifications": {
-        "after", "depends", "dependencies", "array", "arrays", "time_limit", "max_run_time", "notify",
-    },
+    "no job arrays or notifications": {"array", "arrays", "notify"},
     "does not start containers, copy data or rent machines": {"container", "containers", "image", "sync", "launch", "cloud"},
     "CPUs, memory and licences are not resources": {"cpus", "memory", "licences"},
     "Rota does not run on Kubernetes": {"kubernetes", "k8s", "kubeconfig"},
-    "time limits and notifications have no fields": {"max_run_time", "notify"},
+    "Job arrays and notifications have no fields": {"array", "arrays", "notify"},
 }  # fmt: skip
 """What a page calls missing -> fields, commands and flags that would make it untrue."""
 

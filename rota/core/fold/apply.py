@@ -10,12 +10,14 @@ from rota.core.fold.attempts import (
     attached,
     end_on_node,
     exited,
+    finish,
     saved,
     saves_after_all,
     started,
     suspended,
 )
 from rota.core.fold.deficits import subtract_mean_deficit
+from rota.core.fold.dependencies import wait_for_others
 from rota.core.fold.measurements import abort_trials, begin_trial, measured
 from rota.core.fold.node_events import (
     gpus_taken,
@@ -121,6 +123,8 @@ def advance(state: State, settings: Settings) -> None:
 def _submitted(state: State, settings: Settings, event: Submitted) -> None:
     if event.job > state.jobs.last_job:  # numbers rise, so anything else is a repeat
         state.add_job(event.job, event.spec, event.at_s, settings.colocation)
+        if event.spec.after and not wait_for_others(state, event.job, event.spec.after):
+            finish(state, event.job, state.jobs.row[event.job], Phase.CANCELLED, event.at_s)
         state.cycle.invalidate()
 
 

@@ -5,6 +5,7 @@ from dataclasses import replace
 import numpy as np
 
 from rota.core.fold import colocation
+from rota.core.fold.dependencies import settle_waiting
 from rota.core.fold.measurements import abort_trials
 from rota.core.fold.run_limit import is_over_limit
 from rota.core.fold.setbacks import clear_setbacks, set_back
@@ -402,6 +403,9 @@ def finish(state: State, job: int, row: int, phase: Phase, at_s: float) -> None:
     if state.beliefs.trials:
         abort_trials(state)
     state.cycle.job_ended()
+    if job in state.jobs.awaited_by:
+        for waiting in settle_waiting(state, job, phase):
+            finish(state, waiting, state.jobs.row[waiting], Phase.CANCELLED, at_s)
 
 
 def saved(state: State, job: int) -> float:

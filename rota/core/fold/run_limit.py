@@ -6,6 +6,7 @@ end of the attempt the job ends as failed, and its checkpoint stays. The instant
 
 from rota.core.state.phases import OUT_OF_TIME
 from rota.core.state.state import State
+from rota.model.job import Phase
 from rota.model.length_text import length_text
 from rota.model.units import FOREVER, Floats, Ints
 
@@ -33,7 +34,7 @@ def is_over_limit(state: State, job: int, row: int) -> bool:
     limit = table.max_run_seconds.item(row)
     if not state.jobs.is_blocked(job, OUT_OF_TIME) and table.run_seconds.item(row) < limit:
         return False
-    state.jobs.ended_because[job] = f"reached its max_run_time of {length_text(limit)}"
+    state.jobs.ended_because[job] = Phase.FAILED, f"reached its max_run_time of {length_text(limit)}"
     return True
 
 

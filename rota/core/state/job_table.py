@@ -74,6 +74,8 @@ class JobTable(JobColumns):
     """Largest GPU memory measured on one GPU, in GiB; not a number if unknown."""
     saves: Bools = declare(np.bool_, True, rare=True)
     """Whether the job may be suspended: it saves its state as far as is known, or its spec says `preemptible`."""
+    priority: Ints = declare(np.int16, rare=True)
+    """Priority. Jobs of a higher one come first."""
     max_run_seconds: Floats = declare(np.float64, FOREVER, rare=True)
     """Longest run time, in seconds; infinite if the job has no limit."""
     keeps_work: Bools = declare(np.bool_, rare=True)

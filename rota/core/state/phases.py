@@ -46,6 +46,8 @@ TO_REQUEUE = 128
 """The attempt is to be saved and stopped. Then the job waits for GPUs again."""
 OUT_OF_TIME = 256
 """The job has run for its longest run time. It saves its state, stops and ends as failed."""
+AWAITS = 512
+"""The job waits for other jobs to end."""
 
 BLOCKS = {
     Phase.STOPPING: TO_KILL,

@@ -231,6 +231,8 @@ class State:
             table.own("can_park")[row] = True
         if not spec.saves and not spec.preemptible:
             table.own("saves")[row] = False
+        if spec.priority:
+            table.own("priority")[row] = spec.priority
         if spec.max_run_seconds < FOREVER:
             table.own("max_run_seconds")[row] = spec.max_run_seconds
         if spec.resident_gib:

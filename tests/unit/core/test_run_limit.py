@@ -8,7 +8,7 @@ from rota.core.scheduler import Scheduler
 from rota.core.snapshot import make_codec
 from rota.model.commands import Kill, Launch, Suspend, SuspendKind
 from rota.model.events import Exited, External, HoldRequested, Outcome, Suspended, TimerFired
-from rota.model.job import JobSpec
+from rota.model.job import JobSpec, Phase
 from rota.model.length_text import length_text
 from tests.unit.core.helpers import Bench, of_type
 
@@ -17,7 +17,8 @@ def why_ended(bench: Bench, event: External) -> dict[int, str]:
     """Return why jobs would end with this event."""
     twin = bench.core.fork()
     twin.fold(event.at_s, [event])
-    return twin.state.jobs.ended_because
+    assert all(phase is Phase.FAILED for phase, _ in twin.state.jobs.ended_because.values())
+    return {job: why for job, (_, why) in twin.state.jobs.ended_because.items()}
 
 
 def test_the_limit_is_exact_and_counts_running_time_only() -> None:

@@ -63,6 +63,8 @@ def test_what_later_versions_added_is_read() -> None:
         "weight": 1.0,
         "tenant": None,
         "deadline": "2030-03-17T17:46:40Z",
+        "priority": 0,
+        "after": [],
         "max_run_time": None,
         "batch": {"size": 64, "min": 32, "max": 128},
         "retries": 0,
