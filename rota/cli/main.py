@@ -30,6 +30,7 @@ COMMANDS = {
     "suspend": "suspend",
     "resume": "resume",
     "requeue": "requeue",
+    "change": "change",
     "wait": "wait",
     "sim": "sim",
     "compare": "compare",

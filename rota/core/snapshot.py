@@ -53,6 +53,7 @@ EVENT_TYPES: tuple[type, ...] = (
     events.CancelRequested,
     events.HoldRequested,
     events.RequeueRequested,
+    events.JobChanged,
     events.Attached,
     events.Allocated,
     events.PolicyFailed,

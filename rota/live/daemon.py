@@ -13,7 +13,7 @@ import contextlib
 import queue
 import threading
 import time
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Collection, Mapping, Sequence
 from concurrent.futures import Future
 from dataclasses import replace
 from pathlib import Path
@@ -41,11 +41,11 @@ from rota.live.node_rows import node_rows
 from rota.live.policy_change import try_policy
 from rota.live.policy_client import PolicyClient
 from rota.live.possible import check_memory, check_options
-from rota.live.queued_requests import AboutJobs, Item, KnownJobAgain, NewJob, SetPolicy, Together, one_by_one
+from rota.live.queued_requests import AboutJobs, ChangeJob, Item, KnownJobAgain, NewJob, SetPolicy, Together, one_by_one
 from rota.live.ready_row import journal_problem, ready_row
 from rota.live.recovery import Make, lost_with_their_files, recover
 from rota.live.requests import check_priority, shown_spec, to_job_spec
-from rota.live.reserve import DiskReserve
+from rota.live.reserve import DiskReserve, full_text
 from rota.live.status_row import status_row
 from rota.live.takeover_leases import renewals_after_takeover
 from rota.live.trial_rows import trials_of
@@ -299,7 +299,7 @@ class Daemon:
     @property
     def disk_problem(self) -> str:
         """Problem of a full disk, or of a journal that cannot be reached, for the operator; empty if there is none."""
-        return self._away or (_full(self.home) if self._reserve.full else "")
+        return self._away or (full_text(self.home) if self._reserve.full else "")
 
     def _check_disk(self) -> None:
         if self._reserve.look():
@@ -317,7 +317,7 @@ class Daemon:
             elif isinstance(item, KnownJobAgain):
                 new.numbers[id(item)] = item.job
                 answered.append((item.done, item.job))  # a turn before this one has written it
-            elif isinstance(item, AboutJobs):
+            elif isinstance(item, AboutJobs | ChangeJob):
                 self._gather_request(item, new, events, answered)
             elif isinstance(item, SetPolicy):
                 self._change_policy(item)
@@ -338,10 +338,14 @@ class Daemon:
         return events
 
     def _gather_request(
-        self, item: AboutJobs, new: NewJobs, events: list[CoreEvent], answered: "list[tuple[Future[Any], Any]]"
+        self, item: AboutJobs | ChangeJob, new: NewJobs, events: list[CoreEvent], answered: "list[tuple[Future[Any], Any]]"
     ) -> None:
         """Add the events of a request about jobs, or answer it with its fault."""
         try:
+            if isinstance(item, ChangeJob):
+                events.append(self._about_jobs.change(item, self.scheduler.state, new.now_s))
+                answered.append((item.done, item.job))
+                return
             found = self._about_jobs.resolve(item.wanted, self.scheduler.state, item.again.keys())
         except RotaError as problem:
             item.done.set_exception(problem)
@@ -455,7 +459,7 @@ class Daemon:
 
     def _check_room(self) -> None:
         if self._reserve.full or self._reserve.short():
-            raise RotaError(f"Not taken: {_full(self.home)}.", hint="free some space on it, then the same command again")
+            raise RotaError(f"Not taken: {full_text(self.home)}.", hint="free some space on it, then the same command again")
         if self._away:
             raise RotaError(f"Not taken: {self._away}", hint="the same command again, when it answers")
 
@@ -525,6 +529,12 @@ class Daemon:
             for each, row in zip(found, rows, strict=True)
         ]
 
+    def change_job(self, job: int, spec: Spec, changed: Collection[str]) -> JobRow:
+        """Give a job other values of these fields. Raise if it has ended, or if it cannot have them."""
+        check_priority(spec.priority, operator=True)
+        self._items.put(item := ChangeJob(job, spec, frozenset(changed), Future()))
+        return self.job(str(self._answer(item.done)))
+
     def jobs(self, wanted: JobFilter = UNFINISHED) -> list[JobRow]:
         with self._lock:
             return by_number(self.history, self.scheduler.state, self.driver.running(), self.clock(), wanted)
@@ -538,7 +548,7 @@ class Daemon:
             record = find_record(self.history.records, key, alone=alone)
             row = self.history.rows([record], self.scheduler.state, self.driver.running(), self.clock())[0]
             trials = trials_of(self.scheduler.state, record.id, self.history.records)
-            return replace(row, spec={**shown_spec(record.submitted, record.name), "after": record.after}, trials=trials)
+            return replace(row, spec={**shown_spec(record.current, record.name), "after": record.after}, trials=trials)
 
     def why(self, job: int) -> WhyRow:
         late = self.driver.late_starts().get(job, "")
@@ -585,7 +595,3 @@ class Daemon:
 def _set_results(answered: "list[tuple[Future[Any], Any]]") -> None:
     for future, result in answered:
         future.set_result(result)
-
-
-def _full(home: Path) -> str:
-    return f"the disk of {home} is full: no job is taken or started until there is room"

@@ -5,7 +5,7 @@ The scheduler forgets a job when it has ended, and never knows its command. The 
 
 import math
 from collections.abc import Iterable, Mapping
-from dataclasses import dataclass, field, fields
+from dataclasses import dataclass, field, fields, replace
 from datetime import UTC, datetime
 from typing import Any
 
@@ -15,15 +15,27 @@ from rota.core.explain import explain, reasons
 from rota.core.fold.configured import CoreEvent
 from rota.core.fold.setbacks import MAX_SETBACKS
 from rota.core.state.state import State
+from rota.live.job_changes import changed_spec, changes_of
 from rota.live.journal import KeptJob
 from rota.live.placement_text import format_placement
 from rota.live.submission_keys import SubmissionKeys
 from rota.model.commands import SuspendKind
-from rota.model.events import CancelRequested, Exited, HoldRequested, Outcome, RequeueRequested, Started, Submitted, Suspended
+from rota.model.events import (
+    CancelRequested,
+    Exited,
+    HoldRequested,
+    JobChanged,
+    Outcome,
+    RequeueRequested,
+    Started,
+    Submitted,
+    Suspended,
+)
 from rota.model.job import Phase
 from rota.model.reasons import Reason
 from rota.park.park_method import EXIT, STAY, can_sleep, park_or_stay
 from rota.wire.rows import ENDED, JobRow, ReasonRow, WhyRow
+from rota.wire.spec import Spec
 from rota.wire.submission import Submission, decode_submission, encode_submission
 
 _UNSAVED = "it exited without saving when it was asked to stop, so it is parked if possible, and otherwise keeps running"
@@ -68,12 +80,24 @@ class JobRecord:
     """Why some reported steps do not count; None if all count."""
     after: list[dict[str, Any]] = field(default_factory=list)
     """Jobs for which it waited when it was submitted: `job`, a number, and `when`."""
+    changes: dict[str, Any] = field(default_factory=dict)
+    """Fields of its spec that were changed after the submission, as plain data."""
     problem: str | None = None
     """What its last attempt failed to do, if that was a setback; None otherwise."""
 
     @property
+    def spec(self) -> Spec:
+        """Spec with the changes after the submission."""
+        return changed_spec(self.submitted.spec, self.changes) if self.changes else self.submitted.spec
+
+    @property
+    def current(self) -> Submission:
+        """Submission with the changes after it."""
+        return replace(self.submitted, spec=self.spec) if self.changes else self.submitted
+
+    @property
     def name(self) -> str:
-        return self.submitted.spec.name or f"job-{self.id}"
+        return self.changes.get("name") or self.submitted.spec.name or f"job-{self.id}"
 
     @property
     def ended(self) -> bool:
@@ -135,7 +159,7 @@ class JobHistory:
         return found
 
     def submitted(self, job: int) -> Submission:
-        return self.records[job].submitted
+        return self.records[job].current
 
     def note(
         self,
@@ -161,6 +185,8 @@ class JobHistory:
                 asked.add(event.job)
             elif isinstance(event, HoldRequested | RequeueRequested):
                 self._note_request(event)
+            elif isinstance(event, JobChanged):
+                self._note_change(event)
             elif isinstance(event, Started | Suspended | Exited) and lives.get(event.job) == event.attempt:
                 key = event.job, event.attempt
                 if isinstance(event, Exited) or (isinstance(event, Suspended) and event.kind is SuspendKind.CHECKPOINT):
@@ -191,6 +217,16 @@ class JobHistory:
             verb = "requeued" if isinstance(event, RequeueRequested) else "held" if event.held else "released"
             record.last_change = f"{verb} at {iso(event.at_s)}"
             self.changed.add(record.id)
+
+    def _note_change(self, event: JobChanged) -> None:
+        record = self.records[event.job]
+        if record.ended:
+            return
+        changes = changes_of(event)
+        record.changes = {**record.changes, **changes}
+        what = ", ".join(f"{name} {'none' if value is None else value}" for name, value in changes.items())
+        record.last_change = f"changed at {iso(event.at_s)}: {what}"
+        self.changed.add(record.id)
 
     def _note(
         self,
@@ -224,7 +260,7 @@ class JobHistory:
             record.parking_problem = part.parking_problem
             record.steps_problem = part.steps_problem or record.steps_problem
             record.steps_total = part.steps_total if part.steps_total is not None else record.steps_total
-            if record.submitted.spec.progress or part.reports_steps:
+            if record.spec.progress or part.reports_steps:
                 record.steps_per_second = step_rate(part) or record.steps_per_second
                 kept = part.outcome == Outcome.FINISHED or parked
                 record.steps_done = part.steps_done if kept or over else part.steps_saved
@@ -280,7 +316,7 @@ class JobHistory:
     def _row(
         self, record: JobRecord, state: State, standing: tuple[int, int], part: AttemptStatus | None, now_s: float
     ) -> JobRow:
-        spec, row = record.submitted.spec, state.jobs.row.get(record.id)
+        spec, row = record.spec, state.jobs.row.get(record.id)
         phase, accelerator, where, reason, setback = record.phase, None, None, None, None
         done, rate, life = record.steps_done, None, None
         if row is not None:
@@ -394,7 +430,7 @@ def _parking(record: JobRecord, part: AttemptStatus) -> str:
     if _UNSAVED in record.parking:
         return _unsaved(part.park_method or "")
     way, why = part.park_method or "", part.park_reason or ""
-    spec = record.submitted.spec
+    spec = record.spec
     stays = spec.checkpoint.saves is False and not spec.preemptible
     return ": ".join(park_or_stay(way, why) if stays else (way, why))
 

@@ -91,7 +91,7 @@ class HomeOnDisk:
         """As `Client.job`."""
         record = find_record(self._history.records, str(key), alone=alone)
         trials = trials_of(self._scheduler.state, record.id, self._history.records)
-        return replace(self._rows([record])[0], spec=shown_spec(record.submitted, record.name), trials=trials)
+        return replace(self._rows([record])[0], spec=shown_spec(record.current, record.name), trials=trials)
 
     def _rows(self, records: list[JobRecord]) -> list[JobRow]:
         rows = self._history.rows(records, self._scheduler.state, self._running, self._clock())

@@ -12,12 +12,13 @@ from rota.agent.outcome import length_text, worked_seconds
 from rota.core.state.parkable import may_park
 from rota.core.state.phases import HELD
 from rota.core.state.state import State
-from rota.errors import ConflictError
+from rota.errors import ConflictError, SpecError
 from rota.live.dependencies import still_awaited
 from rota.live.find_record import find_record
 from rota.live.history import JobHistory, JobRecord, Statuses
-from rota.live.queued_requests import Requested
-from rota.model.events import CancelRequested, External, HoldRequested, RequeueRequested
+from rota.live.job_changes import change_event
+from rota.live.queued_requests import ChangeJob, Requested
+from rota.model.events import CancelRequested, External, HoldRequested, JobChanged, RequeueRequested
 from rota.wire.job_request import JobRequest, Verb
 from rota.wire.rows import HOLDING
 from rota.wire.submission import Submission
@@ -56,13 +57,33 @@ class JobRequests:
     def again(self, record: JobRecord, wanted: JobRequest) -> Submission:
         """Return the submission of an ended job that is to run again. A deadline that has passed is left out, and so are
         dependencies on jobs that have ended."""
-        spec = record.submitted.spec
+        spec = record.spec
         changes: dict[str, Any] = {"after": still_awaited(record, self._history.records)}
         if wanted.max_run_time is not None:
             changes["max_run_time"] = wanted.max_run_time
         if spec.deadline is not None and spec.deadline.timestamp() <= self._clock():
             changes["deadline"] = None
         return replace(record.submitted, spec=spec.model_copy(update=changes), idempotency_key=None)
+
+    def change(self, item: ChangeJob, state: State, now_s: float) -> JobChanged:
+        """Return the event of a change. Raise if the job has ended, or if it cannot have these values."""
+        record = self._history.records[item.job]
+        if record.ended:
+            raise ConflictError(
+                f"has ended: {record.phase}.", field="job", value=str(record.id), hint=f"rota requeue {record.id}"
+            )
+        event = change_event(record.id, item.spec, item.changed, now_s)
+        if event.deadline_s is not None and event.deadline_s <= now_s:
+            raise SpecError("is in the past.", field="deadline", hint="a date and a time to come, like 2030-12-01T09:00")
+        row, table = state.jobs.row.get(record.id), state.jobs.table
+        if row is not None and event.max_run_seconds is not None:
+            since = now_s - table.as_of_s.item(row) if table.gpus_in_use.item(row) else 0.0
+            ran = table.run_seconds.item(row) + since
+            if ran >= event.max_run_seconds:
+                problem = f"is over: the job has run for {length_text(ran)}."
+                value = f"{event.max_run_seconds:g}"
+                raise SpecError(problem, field="max_run_time", value=value, hint=f"more than that, or rota suspend {record.id}")
+        return event
 
     def _named(self, wanted: JobRequest) -> list[JobRecord]:
         found = (find_record(self._history.records, key, alone=True) for key in wanted.jobs)
@@ -76,7 +97,7 @@ class JobRequests:
         return [
             record
             for record, phase in zip(unfinished, phases, strict=True)
-            if matching.fits(record.submitted.user, record.name, record.submitted.spec.tenant or "", phase)
+            if matching.fits(record.submitted.user, record.name, record.spec.tenant or "", phase)
             and self._concerns(wanted.verb, record, phase, state)
         ]
 
@@ -139,7 +160,9 @@ def events_of(wanted: JobRequest, found: Sequence[Requested], now_s: float) -> l
     if wanted.verb is Verb.CANCEL:
         return [CancelRequested(job, now_s) for job in changed]
     if wanted.verb is Verb.REQUEUE:
-        return [RequeueRequested(job, now_s, wanted.lose_work) for job in changed]
+        limit, kept = wanted.max_run_time, [each.job for each in found if each.result == each.job]
+        limits = [] if limit is None else [JobChanged(job, now_s, max_run_seconds=limit) for job in kept]
+        return [*limits, *(RequeueRequested(job, now_s, wanted.lose_work) for job in changed)]
     held = wanted.verb in (Verb.HOLD, Verb.SUSPEND)
     return [HoldRequested(job, now_s, held, wanted.lose_work) for job in changed]
 

@@ -11,6 +11,7 @@ from rota.model.dependency import When
 from rota.model.events import External
 from rota.model.job import JobSpec
 from rota.wire.job_request import JobRequest
+from rota.wire.spec import Spec
 from rota.wire.submission import Submission
 
 
@@ -79,11 +80,22 @@ class AboutJobs:
     done: "Future[list[Requested]]"
 
 
-Item = External | Together | NewJob | KnownJobAgain | AboutJobs | SetPolicy | None
+@dataclass(frozen=True)
+class ChangeJob:
+    """Fields of a job's spec that are to change."""
+
+    job: int
+    spec: Spec
+    """Spec with the new values of these fields."""
+    changed: frozenset[str]
+    done: "Future[int]"
+
+
+Item = External | Together | NewJob | KnownJobAgain | AboutJobs | ChangeJob | SetPolicy | None
 """Item of the queue; None if the driver has news."""
 
 
-def one_by_one(items: Sequence[Item]) -> Iterator[External | NewJob | KnownJobAgain | AboutJobs | SetPolicy | None]:
+def one_by_one(items: Sequence[Item]) -> Iterator[External | NewJob | KnownJobAgain | AboutJobs | ChangeJob | SetPolicy | None]:
     for item in items:
         if isinstance(item, Together):
             yield from item.items

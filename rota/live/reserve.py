@@ -71,3 +71,8 @@ class DiskReserve:
                 self._path.unlink()
             return False
         return True
+
+
+def full_text(home: Path) -> str:
+    """Return the sentence for an operator whose disk is full."""
+    return f"the disk of {home} is full: no job is taken or started until there is room"

@@ -282,6 +282,23 @@ class RequeueRequested:
     """Name of the user who asked; None if unknown."""
 
 
+@plain_value
+class JobChanged:
+    """Values of a job that its user or an operator has changed. None: as before."""
+
+    job: int
+    at_s: float
+    name: str | None = None
+    priority: int | None = None
+    weight: float | None = None
+    max_run_seconds: float | None = None
+    """Longest run time, in seconds; infinite for no limit."""
+    deadline_s: float | None = None
+    """Time of the deadline; infinite for none."""
+    by: str | None = None
+    """Name of the user who asked; None if unknown."""
+
+
 @value
 class Allocated:
     """Reply to CallPolicy: an allocation."""
@@ -351,6 +368,7 @@ External = (
     | CancelRequested
     | HoldRequested
     | RequeueRequested
+    | JobChanged
     | Allocated
     | PolicyFailed
     | PolicyTimedOut

@@ -90,7 +90,7 @@ class Demand:
 
 @keyword_value
 class JobSpec:
-    """What a user requested. A spec never changes."""
+    """What a user requested. A change of a job is another spec."""
 
     name: str = ""
     """Job name, shown in tables."""

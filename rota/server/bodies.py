@@ -23,7 +23,7 @@ from rota.files.csv_table import shown
 from rota.files.tree import DEEPEST, TreeEntry
 from rota.wire.job_filter import MAX_TOGETHER
 from rota.wire.job_request import JobPattern, JobRequest, Verb
-from rota.wire.spec import Seconds, Spec, located
+from rota.wire.spec import Seconds, Spec, located, spec_from
 from rota.wire.submission import Submission, naming
 
 MAX_USER_CHARS = 100
@@ -149,6 +149,17 @@ class RequestBody(VerbBody):
     dry_run: StrictBool = Field(False, description="Whether the jobs are only listed, and nothing happens.")
 
 
+class ChangeBody(Body):
+    """Fields of a job's spec that are to change. Null for no limit or no deadline."""
+
+    example = '{"priority": 10}'
+    name: StrictStr | None = Field(None, description="Job name.")
+    priority: int | None = Field(None, description="Priority from -1000 to 1000.")
+    weight: float | None = Field(None, description="Weight under fair policies.")
+    max_run_time: float | str | None = Field(None, description="Longest run time, in seconds or like 12h.")
+    deadline: str | None = Field(None, description="Date and time by which the job should finish.")
+
+
 class PolicyBody(Body):
     """A policy."""
 
@@ -158,7 +169,7 @@ class PolicyBody(Body):
     ]
 
 
-BODIES = (SubmissionBody, SubmissionsBody, CancellationsBody, VerbBody, RequestBody, PatternBody, PolicyBody)
+BODIES = (SubmissionBody, SubmissionsBody, CancellationsBody, VerbBody, RequestBody, PatternBody, ChangeBody, PolicyBody)
 _PROBLEMS: Mapping[str, tuple[str, str | None]] = {
     "user": ("is not the name of a user.", None),
     "workdir": ("is not an absolute path.", '"workdir": "/home/ana/run"'),
@@ -229,6 +240,17 @@ def read_verb(verb: Verb, raw: bytes) -> JobRequest:
     body = _read(VerbBody, raw)
     _check_limit(verb, body)
     return JobRequest(verb=verb, lose_work=body.lose_work, max_run_time=body.max_run_time)
+
+
+def read_change(raw: bytes) -> tuple[Spec, frozenset[str]]:
+    """Parse a change of a job. Return a spec with the new values, and the names of the changed fields."""
+    changed = _read(ChangeBody, raw).model_fields_set
+    if not changed:
+        raise InputError(f"nothing changes. All fields: {', '.join(ChangeBody.model_fields)}.", hint=ChangeBody.example)
+    plain = {name: value for name, value in json.loads(raw).items() if value is not None or name in ("max_run_time", "deadline")}
+    if missing := changed - plain.keys():
+        raise InputError("must have a value.", field=min(missing), value="None", hint=ChangeBody.example)
+    return spec_from(_entry({"run": "true", **plain}, "", 0)), frozenset(changed)
 
 
 def _check_limit(verb: Verb, body: VerbBody) -> None:

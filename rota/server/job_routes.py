@@ -1,6 +1,6 @@
 """Requests about submitted jobs in the HTTP API: cancel, hold, release, suspend, resume and requeue."""
 
-from collections.abc import Callable
+from collections.abc import Callable, Collection
 from dataclasses import replace
 from http import HTTPStatus
 from typing import Annotated, Protocol
@@ -9,10 +9,20 @@ from fastapi import APIRouter, Depends, Request
 
 from rota.errors import OptionError
 from rota.server.answers import HttpError, JsonAnswer
-from rota.server.bodies import CancellationsBody, RequestBody, VerbBody, read_cancellations, read_request, read_verb
+from rota.server.bodies import (
+    CancellationsBody,
+    ChangeBody,
+    RequestBody,
+    VerbBody,
+    read_cancellations,
+    read_change,
+    read_request,
+    read_verb,
+)
 from rota.server.description import body_of, problems
 from rota.wire.job_request import JobRequest, Verb
 from rota.wire.rows import JobRow, RequestRow
+from rota.wire.spec import Spec
 
 SUMMARIES = {
     Verb.CANCEL: "Cancel a job.",
@@ -27,6 +37,7 @@ _PROBLEMS = problems(HTTPStatus.NOT_FOUND, HTTPStatus.CONFLICT, HTTPStatus.SERVI
 
 class RequestedDaemon(Protocol):
     def request(self, wanted: JobRequest) -> list[RequestRow]: ...
+    def change_job(self, job: int, spec: Spec, changed: Collection[str]) -> JobRow: ...
 
 
 def add_job_requests(api: APIRouter, daemon: RequestedDaemon, found: Callable[[str, bool], JobRow]) -> None:
@@ -47,6 +58,11 @@ def add_job_requests(api: APIRouter, daemon: RequestedDaemon, found: Callable[[s
     def request(wanted: Annotated[JobRequest, Depends(_request)]) -> JsonAnswer:
         """Cancel, hold, release, suspend, resume or requeue several jobs, all or none, by id, by name or by a pattern."""
         return JsonAnswer(carried_out(wanted))
+
+    @api.patch("/jobs/{key:path}", response_model=JobRow, openapi_extra=body_of(ChangeBody), responses=_PROBLEMS)
+    def change(key: str, wanted: Annotated[tuple[Spec, frozenset[str]], Depends(_change)]) -> JsonAnswer:
+        """Change the name, priority, weight, longest run time or deadline of a job that has not ended."""
+        return JsonAnswer(daemon.change_job(found(key, True).id, *wanted))
 
     for verb in Verb:
         _add_verb(api, verb, carried_out, found)
@@ -85,3 +101,7 @@ async def _cancellations(request: Request) -> JobRequest:
 
 async def _request(request: Request) -> JobRequest:
     return read_request(await request.body())
+
+
+async def _change(request: Request) -> tuple[Spec, frozenset[str]]:
+    return read_change(await request.body())

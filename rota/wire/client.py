@@ -205,6 +205,11 @@ class Client:
         `max_run_time`: its longest run time, such as `24h`."""
         return self._ask("requeue", key, {"lose_work": lose_work, "max_run_time": max_run_time})
 
+    def change(self, key: int | str, **values: Any) -> JobRow:
+        """Change the `name`, `priority`, `weight`, `max_run_time` or `deadline` of a job that has not ended. None for no limit
+        and no deadline."""
+        return _job(self._transport.ask("PATCH", _way(key), body=values))
+
     def _ask(self, verb: str, key: int | str, body: Mapping[str, Any] | None = None) -> JobRow:
         return _job(self._transport.ask("POST", _way(key, verb), body=body))
 
@@ -316,6 +321,10 @@ class Job:
     def cancel(self) -> JobRow:
         """Cancel the job."""
         return self._client.cancel(self.id)
+
+    def change(self, **values: Any) -> JobRow:
+        """Change the `name`, `priority`, `weight`, `max_run_time` or `deadline` of the job. None for no limit and no deadline."""
+        return self._client.change(self.id, **values)
 
     def hold(self) -> JobRow:
         """Keep the job from starting while it waits."""

@@ -30,7 +30,7 @@ from rota.core.fold.node_events import (
     node_reported,
     nodes_reported,
 )
-from rota.core.fold.requests import cancel_requested, hold_requested, requeue_requested
+from rota.core.fold.requests import cancel_requested, hold_requested, job_changed, requeue_requested
 from rota.core.fold.run_limit import end_over_limit
 from rota.core.fold.setbacks import clear_setbacks, end_pauses
 from rota.core.learn.failing_nodes import review
@@ -53,6 +53,7 @@ from rota.model.events import (
     Exited,
     GpusTaken,
     HoldRequested,
+    JobChanged,
     Measured,
     NodeDrainChanged,
     NodeJoined,
@@ -385,6 +386,7 @@ _HANDLERS: dict[type, Callable[[State, Settings, Any], None]] = {
     CancelRequested: cancel_requested,
     HoldRequested: hold_requested,
     RequeueRequested: requeue_requested,
+    JobChanged: job_changed,
     NodeReported: node_reported,
     NodesReported: nodes_reported,
     NodeLost: node_lost,

@@ -1,11 +1,16 @@
-"""Requests of users about one job: cancel it, hold or release it, queue it again."""
+"""Requests of users about one job: cancel it, hold or release it, queue it again, change its values."""
 
+from dataclasses import replace
+from typing import Any
+
+from rota.beliefs.deadlines import deadline_seconds
 from rota.core.fold.attempts import finish, mark_for_kill
 from rota.core.settings import Settings
-from rota.core.state.phases import HELD, TO_CANCEL, TO_REQUEUE
+from rota.core.state.phases import HELD, OUT_OF_TIME, TO_CANCEL, TO_REQUEUE
 from rota.core.state.state import State
-from rota.model.events import CancelRequested, HoldRequested, RequeueRequested
+from rota.model.events import CancelRequested, HoldRequested, JobChanged, RequeueRequested
 from rota.model.job import Phase
+from rota.model.units import MIN_HOLD_SECONDS
 
 
 def cancel_requested(state: State, settings: Settings, event: CancelRequested) -> None:
@@ -43,6 +48,30 @@ def requeue_requested(state: State, settings: Settings, event: RequeueRequested)
     state.jobs.block(event.job, TO_REQUEUE)
     state.set_desired(event.job, row, -1, None)
     state.requeue(event.job)
+    state.cycle.invalidate()
+
+
+def job_changed(state: State, settings: Settings, event: JobChanged) -> None:
+    """Give a job other values, which count from now on."""
+    row, table = state.jobs.row.get(event.job), state.jobs.table
+    if row is None:
+        return
+    submitted_s, changes = table.submitted_s.item(row), dict[str, Any]()
+    for name in ("name", "priority", "weight", "max_run_seconds"):
+        if (value := getattr(event, name)) is not None:
+            changes[name] = value
+    if event.deadline_s is not None:
+        changes["deadline_seconds"] = max(event.deadline_s - submitted_s, MIN_HOLD_SECONDS)
+    spec = state.jobs.specs[event.job] = replace(state.jobs.specs[event.job], **changes)
+    table.weight[row] = spec.weight
+    if table.priority.item(row) != spec.priority:
+        table.own("priority")[row] = spec.priority
+    if event.deadline_s is not None:
+        table.deadline_s[row] = submitted_s + deadline_seconds(spec, state.beliefs.rates)
+    if table.max_run_seconds.item(row) != spec.max_run_seconds:
+        table.own("max_run_seconds")[row] = spec.max_run_seconds
+        state.jobs.unblock(event.job, OUT_OF_TIME)  # it is barred again in this fold if its time is still over
+        state.requeue(event.job)
     state.cycle.invalidate()
 
 

@@ -1,13 +1,15 @@
 """Jobs are held, suspended, resumed and queued again, with real processes."""
 
+import json
 import time
 from collections.abc import Callable
 from pathlib import Path
 
 import pytest
 
-from rota.errors import ConflictError, UnknownNameError
+from rota.errors import ConflictError, InputError, SpecError, UnknownNameError
 from rota.live.daemon import Daemon
+from rota.server.bodies import read_change
 from rota.wire.job_request import JobPattern, JobRequest, Verb
 from rota.wire.rows import JobRow, RequestRow
 from tests.live.scheduler.test_daemon import PATIENCE, ended, running, submit
@@ -149,3 +151,57 @@ def test_a_job_that_reaches_its_limit_saves_fails_and_can_continue_with_another_
         assert (again.was, daemon.job(str(again.job.id)).spec["max_run_time"]) == ("failed", 86_400.0)
         daemon.cancel(again.job.id)
         ended(daemon, again.job.id)
+
+
+def change(daemon: Daemon, job: int, **values: object) -> JobRow:
+    return daemon.change_job(job, *read_change(json.dumps(values).encode()))
+
+
+def test_values_of_a_job_change_and_stay_changed(tmp_path: Path) -> None:
+    with running(tmp_path, "1xV100") as daemon:
+        first = at_work(daemon, tmp_path, name="first")
+        low, high = submit(daemon, "true", name="low", max_run_time=50.0), submit(daemon, ["sleep", "300"], name="high")
+        row = change(daemon, low, name="renamed", priority=-5, weight=2.5, max_run_time=None, deadline="2090-01-01T09:00")
+        assert (row.name, row.priority, row.weight) == ("renamed", -5, 2.5)
+        assert row.spec["max_run_time"] is None and row.spec["deadline"].startswith("2090-01-01")
+        for wrong, error in (
+            ({"deadline": "2001-01-01T09:00"}, SpecError),
+            ({"priority": 5000}, SpecError),
+            ({"name": ""}, SpecError),
+            ({"weight": None}, InputError),
+            ({}, InputError),
+            ({"gpus": 4}, InputError),
+        ):
+            with pytest.raises(error):
+                change(daemon, low, **wrong)
+        change(daemon, high, priority=7)
+        until(daemon, high, lambda row: row.phase == "running")
+        assert daemon.job(str(first)).suspensions == 1, "the job with the higher priority has taken its GPU"
+        daemon.cancel(first)
+        with pytest.raises(ConflictError, match="has ended"):
+            change(daemon, first, priority=1)
+    with running(tmp_path, "1xV100") as daemon:
+        row = daemon.job("renamed")
+        assert (row.id, row.priority, row.weight, row.last_change.partition(": ")[2][:12]) == (low, -5, 2.5, "name renamed")
+        table = daemon.scheduler.state.jobs.table
+        assert table.priority[daemon.scheduler.state.jobs.row[low]] == -5
+        daemon.cancel(high)
+        assert ended(daemon, low).phase == "finished"
+
+
+def test_a_limit_may_be_raised_and_lowered_while_the_job_runs(tmp_path: Path) -> None:
+    with running(tmp_path, "1xV100") as daemon:
+        job = at_work(daemon, tmp_path, max_run_time=3600.0)
+        with pytest.raises(SpecError, match="is over: the job has run for"):
+            change(daemon, job, max_run_time=0.001)
+        assert daemon.job(str(job)).phase == "running"
+        limit = (time.time() - _started_s(daemon, job)) + 3.0
+        change(daemon, job, max_run_time=limit)
+        row = ended(daemon, job)
+        assert row.phase == "failed" and "reached its max_run_time of" in row.last_change
+
+
+def _started_s(daemon: Daemon, job: int) -> float:
+    started = daemon.history.records[job].started_s
+    assert started is not None
+    return started

@@ -82,3 +82,26 @@ def test_a_wrong_selection_is_one_line_and_a_hint(served: Served, rota: Rota, wr
     code, out, err = rota(*wrong)
     assert (code, out, len(err.splitlines())) == (2, "", 2) and err.splitlines()[1].startswith("Try: ")
     assert served.daemon.rows[1].reason == "AWAITING_DECISION"
+
+
+def test_values_of_a_job_are_changed(served: Served, rota: Rota) -> None:
+    submitted(rota, "resnet")
+    code, out, err = rota(
+        "change", "resnet", "--priority", "-5", "--weight", "2", "--max-run-time", "none", "--deadline", "2090-01-01T09:00"
+    )
+    assert (code, err) == (0, "")
+    assert out == "Changed 1 resnet: priority -5, weight 2.0, max_run_time none, deadline 2090-01-01T09:00.\n"
+    row = json.loads(rota("change", "1", "--name", "bert", "-o", "json")[1])
+    assert (row["name"], row["priority"], row["weight"]) == ("bert", -5, 2.0)
+    for wrong in (
+        (),
+        ("--priority", "2000"),
+        ("--priority", "high"),
+        ("--max-run-time", "soon"),
+        ("--deadline", "never"),
+        ("--name", ""),
+    ):
+        code, out, err = rota("change", "1", *wrong)
+        assert (code, out, len(err.splitlines())) == (2, "", 2), err
+    served.daemon.end(1)
+    assert rota("change", "1", "--priority", "1")[0] != 0

@@ -6,9 +6,10 @@ from rota.core.explain import explain
 from rota.core.scheduler import Scheduler
 from rota.core.snapshot import make_codec
 from rota.model.commands import Launch, Suspend, SuspendKind
-from rota.model.events import HoldRequested, RequeueRequested, Started, Suspended, TimerFired
+from rota.model.events import HoldRequested, JobChanged, RequeueRequested, Started, Suspended, TimerFired
 from rota.model.job import Phase
 from rota.model.reasons import Reason
+from rota.policies.fifo import Fifo
 from tests.unit.core.helpers import Bench, of_type
 
 
@@ -105,3 +106,29 @@ def test_a_late_answer_does_not_start_a_requeued_job_twice() -> None:
     answer = Suspended(0, suspend.attempt, suspend.sequence, 3.0, SuspendKind.CHECKPOINT, 1.0)
     (again,) = of_type(bench.tell(answer, at_s=3.0), Launch)
     assert again.attempt == 2 and of_type(bench.tell(answer, at_s=4.0), Launch) == []
+
+
+def test_changed_values_count_from_now_on_and_survive_a_snapshot() -> None:
+    bench = Bench("1xV100", policy=Fifo())
+    bench.obey(bench.submit(max_run_seconds=100.0))
+    bench.submit(weight=1.0)
+    (suspend,) = of_type(bench.tell(JobChanged(1, 5.0, priority=3, weight=4.0, name="urgent"), at_s=5.0), Suspend)
+    assert suspend.job == 0, "the other job comes first now"
+    table, words = bench.state.jobs.table, make_codec()
+    assert (table.weight[1], bench.state.jobs.specs[1].name) == (4.0, "urgent")
+    bench.tell(JobChanged(1, 6.0, deadline_s=1000.0), at_s=6.0)
+    assert table.deadline_s[1] == 1000.0
+    twin = Scheduler.of(bench.state.nodes.cluster, bench.core.setup)
+    twin.restore(json.loads(json.dumps(bench.core.snapshot(words))), words)
+    assert twin.state.jobs.specs[1] == bench.state.jobs.specs[1] and twin.state.jobs.table.priority[1] == 3
+    assert bench.tell(JobChanged(9, 7.0, priority=1), at_s=7.0) == [], "it has ended"
+
+
+def test_a_raised_limit_reprieves_a_job_that_is_being_stopped() -> None:
+    bench = Bench("1xV100")
+    bench.obey(bench.submit(max_run_seconds=10.0))
+    (suspend,) = of_type(bench.tell(TimerFired(10.0), at_s=10.0), Suspend)
+    bench.tell(JobChanged(0, 10.5, max_run_seconds=50.0), at_s=10.5)
+    seen = bench.obey([suspend], steps=9.0)
+    assert of_type(seen, Launch) and phase(bench, 0) is Phase.RUNNING
+    assert of_type(bench.tell(JobChanged(0, 11.0, max_run_seconds=10.0), at_s=11.0), Suspend), "and a lowered one stops it"

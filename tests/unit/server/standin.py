@@ -7,7 +7,7 @@ import contextlib
 import socket
 import threading
 import time
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Collection, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from datetime import UTC, datetime
 from pathlib import Path
@@ -126,6 +126,13 @@ class Standin:
             if wanted.verb is Verb.SUSPEND and row.name == "unsaved" and not wanted.lose_work:
                 raise ConflictError("9s of work would be lost.", field="job", value=str(row.id), hint="--lose-work")
         return [self._requested(wanted, row) for row in rows]
+
+    def change_job(self, job: int, spec: Spec, changed: Collection[str]) -> JobRow:
+        row = self.rows[job]
+        if row.ended:
+            raise ConflictError("has ended.", field="job", value=str(job), hint="rota requeue")
+        shown = {name: getattr(spec, name) for name in changed if name in ("name", "priority", "weight")}
+        return self.change(replace(row, last_change=f"changed: {sorted(changed)}", **shown))
 
     def _requested(self, wanted: JobRequest, row: JobRow) -> RequestRow:
         verb, held = wanted.verb, row.reason == "HELD"

@@ -63,3 +63,17 @@ def test_the_body_of_a_verb_may_be_left_out_but_not_be_wrong(tmp_path: Path) -> 
         assert client._transport.ask("POST", "/jobs/1/hold")["reason"] == "HELD"
         with pytest.raises(RotaError, match="unknown field"):
             client._transport.ask("POST", "/jobs/1/release", body={"force": True})
+
+
+def test_values_are_changed_with_patch(tmp_path: Path) -> None:
+    with serve(tmp_path) as made:
+        client = Client(made.url, made.token)
+        job = client.submit("x", name="resnet")
+        assert job.change(priority=-5, max_run_time=None).priority == -5
+        assert client.change("resnet", weight=3).weight == 3.0
+        for wrong in ({}, {"priority": 1001}, {"weight": None}, {"gpus": 2}, {"max_run_time": "soon"}, {"deadline": 5}):
+            with pytest.raises(InputError):
+                client.change(1, **wrong)
+        made.daemon.end(1)
+        with pytest.raises(ConflictError, match="ended"):
+            job.change(priority=1)
