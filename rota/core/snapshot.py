@@ -31,7 +31,8 @@ from rota.model.options import Kind, OptionRow, Options
 VERSION = 17
 READABLE = (12, 13, 14, 15, 16, VERSION)
 """Fields that a later version added have their defaults. Version 15 renamed types and fields (`model/old_names.py`). Version 16
-keeps in one column why a job may not be scheduled (`blocks`), of which earlier ones had sets."""
+keeps in one column why a job may not be scheduled (`blocks`), of which earlier ones had sets. Version 17 adds the columns and
+fields of limits, priorities, dependencies and requests about jobs."""
 
 EVENT_TYPES: tuple[type, ...] = (
     events.Submitted,

@@ -1,11 +1,17 @@
 """Commands that hold, release, suspend, resume and requeue jobs, and select them by a pattern."""
 
 import json
+import os
+import pty
+import subprocess
+import sys
 
 import pytest
 
+from rota.wire.client import Client
 from tests.unit.cli.conftest import Rota
 from tests.unit.server.standin import Served
+from tests.waiting import LONG_SECONDS
 
 
 def submitted(rota: Rota, *names: str) -> None:
@@ -105,3 +111,20 @@ def test_values_of_a_job_are_changed(served: Served, rota: Rota) -> None:
         assert (code, out, len(err.splitlines())) == (2, "", 2), err
     served.daemon.end(1)
     assert rota("change", "1", "--priority", "1")[0] != 0
+
+
+def test_on_a_terminal_the_command_asks(served: Served) -> None:
+    client = Client(served.url, served.token)
+    for name in ("sweep-1", "sweep-2"):
+        client.submit("x", name=name)
+    for answer, reasons in ((b"n\n", {"AWAITING_DECISION"}), (b"y\n", {"HELD"})):
+        parent, child = pty.openpty()
+        try:
+            os.write(parent, answer)
+            command = [sys.executable, "-m", "rota", "hold", "--name", "sweep-*", "--home", str(served.home)]
+            done = subprocess.run(command, stdin=child, capture_output=True, text=True, timeout=LONG_SECONDS)
+        finally:
+            os.close(parent)
+            os.close(child)
+        assert "2 jobs: 1 sweep-1, 2 sweep-2" in done.stderr and "Hold them?" in done.stderr, done.stderr
+        assert {row.reason for row in served.daemon.rows.values()} == reasons
