@@ -36,6 +36,7 @@ from rota.model.events import (
     Outcome,
     PolicyFailed,
     PolicyTimedOut,
+    RequeueRequested,
     Submitted,
     TimerFired,
 )
@@ -573,5 +574,5 @@ class Chaos:
         if known:
             self._count("holds")
             job = self.dice.choice(known)
-            self.tell([HoldRequested(job, self.now_s)])
+            self.tell([self.dice.choice([HoldRequested(job, self.now_s), RequeueRequested(job, self.now_s)])])
             self._at(self.now_s + self.dice.uniform(1, 40), lambda: self.tell([HoldRequested(job, self.now_s, held=False)]))
