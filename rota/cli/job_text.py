@@ -32,6 +32,7 @@ REASONS = {
     "STARTING": "is starting",
     "AWAITING_DECISION": "waits for the next decision",
     "POLICY_NOTE": "the policy says why",
+    "DEPENDENCY": "waits for other jobs to end",
     "BACKING_OFF": "pauses after a failed attempt",
 }
 

@@ -83,6 +83,18 @@ def submit(
         float | None,
         typer.Option("--weight", parser=flag.number("--weight"), metavar="W", help="Weight under fair policies. Default: 1."),
     ] = None,
+    priority: Annotated[
+        int | None,
+        typer.Option("--priority", parser=flag.number("--priority", whole=True), metavar="N", help="Priority. Default: 0."),
+    ] = None,
+    after: Annotated[
+        list[str] | None,
+        typer.Option("--after", metavar="[WHEN:]JOB", help="Start after this job: 412, ended:412 or failed:412. Repeatable."),
+    ] = None,
+    max_run_time: Annotated[
+        str | None,
+        typer.Option("--max-run-time", metavar="TIME", help="Longest run time, such as 12h. Default: no limit."),
+    ] = None,
     progress: Annotated[
         str | None,
         typer.Option(
@@ -132,6 +144,8 @@ def submit(
         "steps": steps,
         "accelerators": types,
         "weight": weight,
+        "priority": priority,
+        "max_run_time": max_run_time,
         "progress": progress,
         "park": park,
         "gpu_memory": gpu_memory,
@@ -140,6 +154,8 @@ def submit(
     usual = from_files(context)
     defaults = {field: value for field, value in given.items() if value is not None and FLAGS.get(field, field) in usual}
     flags: dict[str, Any] = {field: value for field, value in given.items() if value is not None and field not in defaults}
+    if after:
+        flags["after"] = [_awaited(each) for each in after]
     if env and "env" in usual:
         spec["env"] = _with_default_env(spec.get("env"), env)
     elif env:
@@ -190,6 +206,18 @@ def _read_script(path: Path, arguments: list[str]) -> "tuple[dict[str, Any], Tre
     for note in script.notes:
         sys.stderr.write(f"note: {clean(note)}\n")
     return {field: _plain(entry) for field, entry in script.root.mapping().items()}, script.root
+
+
+def _awaited(text: str) -> dict[str, Any]:
+    """Return the dependency that `412`, `vit-huge` or `failed:412` means."""
+    from rota.model.dependency import When
+
+    when, colon, job = text.partition(":")
+    if not colon or when not in tuple(When):
+        when, job = When.OK, text
+    if not job.strip():
+        raise OptionError("names no job.", field="--after", value=text, hint="--after 412, or --after failed:412")
+    return {"job": int(job) if job.isdecimal() else job, "when": str(when)}
 
 
 def _with_env(before: Any, given: list[str]) -> dict[str, Any]:

@@ -1,7 +1,7 @@
 """Prepare a study for simulation: turn names into values, read files, and check that everything fits together."""
 
 from collections import Counter
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, fields, replace
 from functools import partial
 from operator import attrgetter
@@ -45,6 +45,7 @@ from rota.profiles.simulation_rates import read_rates
 from rota.profiles.tensors import read_tensors
 from rota.profiles.variability_files import read_variability
 from rota.sim.engine import Engine, Progress
+from rota.sim.limit_engine import LimitEngine, LimitSearchEngine
 from rota.sim.physics import Physics
 from rota.sim.search_engine import SearchEngine
 from rota.traces.read_trace import AUTO
@@ -89,9 +90,7 @@ class PreparedStudy:
         joining = sum(change.what == "join" for change in self.changes)
         there = replace(self.cluster, nodes=self.cluster.nodes[: len(self.cluster.nodes) - joining])
         settings = self.setup.settings
-        searches = self.trace.searches
-        make = partial(SearchEngine, searches=searches) if searches else Engine
-        return make(
+        return self._make_engine()(
             core.of(there if joining else self.cluster, self.setup),
             self.policy,
             physics,
@@ -103,6 +102,14 @@ class PreparedStudy:
             cluster=self.cluster,
             changes=self.changes,
         )
+
+    def _make_engine(self) -> Callable[..., Engine]:
+        """Return the engine for what this trace has: searches, limits on run time, both or neither."""
+        searches = self.trace.searches
+        limited = any(arrival.spec.max_run_seconds is not None for arrival in self.trace.arrivals)
+        if searches:
+            return partial(LimitSearchEngine if limited else SearchEngine, searches=searches)
+        return LimitEngine if limited else Engine
 
 
 def prepare_study(study: Study, opened: Trace | None = None) -> PreparedStudy:

@@ -6,7 +6,7 @@ from rota.beliefs.make_options import why_never
 from rota.core.fold.setbacks import MAX_SETBACKS
 from rota.core.plan.pinned import has_min_run, unsaved_jobs
 from rota.core.state.accounts import time_shares
-from rota.core.state.phases import HELD
+from rota.core.state.phases import AWAITS, HELD
 from rota.core.state.state import State
 from rota.model.allocation import Ranking, Shares
 from rota.model.commands import Launch, Resume
@@ -40,6 +40,8 @@ def reasons(state: State) -> Ints:
     for job, setback in state.jobs.setbacks.items():
         if setback.until_s > state.now_s:
             codes[state.jobs.row[job]] = Reason.BACKING_OFF
+    if state.jobs.waits_for:
+        codes[table.blocks[:size] & AWAITS != 0] = Reason.DEPENDENCY
     codes[table.blocks[:size] & HELD != 0] = Reason.HELD
     codes[np.isin(phase, _NOT_WAITING) | (table.id[:size] < 0)] = Reason.NONE
     return codes
@@ -109,6 +111,8 @@ def explain(state: State, job: int) -> list[Explanation]:
     if headline is Reason.NONE:
         return []
     codes: set[Reason] = {headline}
+    if job in state.jobs.waits_for:
+        codes.add(Reason.DEPENDENCY)
     if _note(state, job):
         codes.add(Reason.POLICY_NOTE)
     if (
@@ -150,7 +154,9 @@ def _describe(state: State, job: int, row: int, code: Reason) -> Explanation:
     kind = list(state.jobs.kind_of)[table.kind[row]]
     types = " or ".join(kind.accelerators) or "any type"
     if code is Reason.HELD:
-        return Explanation(code, "It is held.")
+        return Explanation(code, f"It is held until it is released: rota release {job}.")
+    if code is Reason.DEPENDENCY:
+        return _dependency(state, job)
     if code in (Reason.NO_SUCH_ACCELERATOR, Reason.UNSATISFIABLE):
         _, why = why_never(kind, state.nodes.cluster)
         if state.nodes.gone and state.beliefs.options.best[state.jobs.table.kind[row]] >= 0:
@@ -198,6 +204,16 @@ def _describe(state: State, job: int, row: int, code: Reason) -> Explanation:
     if state.cycle.policy_fault:
         sentence = f"The policy's answer was invalid: {state.cycle.policy_fault}. Rota will call it again."
     return Explanation(code, sentence, {"submitted_s": float(table.submitted_s[row])})
+
+
+def _dependency(state: State, job: int) -> Explanation:
+    """Explain for which jobs a job waits, and what these do now."""
+    phases, row = state.jobs.table.phase, state.jobs.row
+    others = [(each, Phase(phases.item(row[each.job])).label) for each in state.jobs.waits_for[job]]
+    named = [f"job {each.job} {each.when.text} (it is {phase})" for each, phase in others[:5]]
+    more = f", and {counted(len(others) - 5, 'more job')}" if len(others) > 5 else ""
+    facts = [{"job": each.job, "when": str(each.when), "phase": phase} for each, phase in others]
+    return Explanation(Reason.DEPENDENCY, f"It starts when {' and '.join(named)}{more}.", {"waits_for": facts})
 
 
 def _kept_sentence(jobs: list[int]) -> str:
@@ -257,6 +273,7 @@ def _fragmented(state: State, row: int) -> Explanation:
 def _outranked(state: State, row: int, ahead: list[int]) -> Explanation:
     assert state.cycle.answer is not None
     key = state.cycle.answer.allocation.key
+    key = f"priority, then {key}" if "priority" in state.jobs.table.in_use else key
     shown = ", ".join(str(job) for job in ahead[:5]) + (", ..." if len(ahead) > 5 else "")
     facts = {"ahead": ahead, "key": key, "free": _free(state, row)}
     sentence = f"{counted(len(ahead), 'job')} {are(len(ahead))} ahead of it by {key}: {shown}."
@@ -271,12 +288,15 @@ def _free(state: State, row: int) -> int:
 
 
 def _ahead(state: State, job: int) -> list[int]:
-    """Return the jobs that the policy put before this one, best first, or those that run if it gave no order."""
+    """Return the jobs that come before this one by priority or by the policy, best first, or those that run if the policy gave no
+    order."""
     assert state.cycle.answer is not None
-    allocation = state.cycle.answer.allocation
+    allocation, table, row = state.cycle.answer.allocation, state.jobs.table, state.jobs.row
     if not isinstance(allocation, Ranking):
         rows = state.jobs.rows
-        return [int(job) for job in state.jobs.table.id[rows[state.jobs.table.option[rows] >= 0]]]
+        return [int(job) for job in table.id[rows[table.option[rows] >= 0]]]
     ranked = [int(other) for other in state.cycle.answer.ids[allocation.order]]
+    if "priority" in table.in_use:
+        ranked.sort(key=lambda other: -table.priority.item(row[other]) if other in row else 0)
     before = ranked[: ranked.index(job)] if job in ranked else ranked
-    return [other for other in before if other in state.jobs.row]
+    return [other for other in before if other in row]

@@ -7,7 +7,7 @@ import numpy as np
 from rota.core.settings import Settings
 from rota.core.state.job_table import NO_JOB
 from rota.core.state.parkable import may_park
-from rota.core.state.phases import HELD
+from rota.core.state.phases import ASKED_TO_STOP, LEAVES_FOR_STORAGE, OUT_OF_TIME
 from rota.core.state.records import Attempt, InFlight, same_gpus
 from rota.core.state.state import State
 from rota.model.commands import JobCommand, Kill, Launch, Renew, Resize, Resume, Suspend, SuspendKind
@@ -142,17 +142,25 @@ def _next_command(
             return None  # the jobs that have them are leaving
         batch_size = state.beliefs.options.batch_size.item(wish.option) or None
         return Resize(job, attempt.number, sequence, wish.option, want, attempt.live_nodes, batch_size)
-    kind = SuspendKind.PARK if want is None and may_park(state, job, attempt, host_gib) else SuspendKind.CHECKPOINT
+    leaves = job in state.jobs.unschedulable_holders and state.jobs.is_blocked(job, LEAVES_FOR_STORAGE)
+    parks = want is None and not leaves and may_park(state, job, attempt, host_gib)
+    kind = SuspendKind.PARK if parks else SuspendKind.CHECKPOINT
     if kind is SuspendKind.CHECKPOINT and not _may_lose(state, job, attempt):
         return None
     return Suspend(job, attempt.number, sequence, attempt.live_nodes, kind)
 
 
 def _may_lose(state: State, job: int, attempt: Attempt) -> bool:
-    """Return whether a job may be suspended to storage: it saves its state, or it has to leave anyway, since its user holds it or
-    its GPUs go out of service."""
-    if state.jobs.table.saves.item(state.jobs.row[job]) or state.jobs.is_blocked(job, HELD):
+    """Return whether a job may be suspended to storage: it saves its state, or it has to leave anyway, since its user gives up
+    its work or its GPUs go out of service."""
+    table, row = state.jobs.table, state.jobs.row[job]
+    if table.saves.item(row):
         return True
+    if state.jobs.is_blocked(job, ASKED_TO_STOP):  # what it holds counts as not usable
+        if state.jobs.is_blocked(job, OUT_OF_TIME):
+            return True
+        drained = not state.nodes.draining.isdisjoint(attempt.live_nodes)
+        return not table.keeps_work.item(row) or drained or bool(np.isin(attempt.gpus, state.out_of_service()).any())
     return not state.nodes.draining.isdisjoint(attempt.live_nodes) or not state.usable()[0][attempt.gpus].all()
 
 
@@ -183,7 +191,9 @@ def _for_parked(
     """Return the next command for a parked attempt. It resumes where it is, or first writes its state to storage to go
     elsewhere."""
     job, want = wish.job, wish.gpus
-    if want is None and state.nodes.draining.isdisjoint(attempt.live_nodes) and not state.memory.crowded(attempt.gpus):
+    leaves = job in state.jobs.unschedulable_holders and state.jobs.is_blocked(job, LEAVES_FOR_STORAGE)
+    drained = not state.nodes.draining.isdisjoint(attempt.live_nodes)
+    if want is None and not (leaves or drained or state.memory.crowded(attempt.gpus)):
         return None
     if want is None and not _may_lose(state, job, attempt):
         return None

@@ -21,7 +21,7 @@ from rota.core.state.old_sets import OLD_SETS, restore_blocks
 from rota.core.state.records import Attempt, AttemptEnd, FailedStart, InFlight, PolicyAnswer, Setback
 from rota.core.state.state import State
 from rota.errors import InputError
-from rota.model import allocation, commands, events, job, plan, trial
+from rota.model import allocation, commands, dependency, events, job, plan, trial
 from rota.model.cluster import Cluster, Node
 from rota.model.codec import Codec, Form, Plain
 from rota.model.length_prediction import LengthPrediction
@@ -32,7 +32,8 @@ from rota.model.options import Kind, OptionRow, Options
 VERSION = 17
 READABLE = (12, 13, 14, 15, 16, VERSION)
 """Fields that a later version added have their defaults. Version 15 renamed types and fields (`model/old_names.py`). Version 16
-keeps in one column why a job may not be scheduled (`blocks`), of which earlier ones had sets."""
+keeps in one column why a job may not be scheduled (`blocks`), of which earlier ones had sets. Version 17 adds the columns and
+fields of limits, priorities, dependencies and requests about jobs."""
 
 EVENT_TYPES: tuple[type, ...] = (
     events.Submitted,
@@ -53,6 +54,8 @@ EVENT_TYPES: tuple[type, ...] = (
     events.Outcome,
     events.CancelRequested,
     events.HoldRequested,
+    events.RequeueRequested,
+    events.JobChanged,
     events.Attached,
     events.Allocated,
     events.PolicyFailed,
@@ -62,6 +65,8 @@ EVENT_TYPES: tuple[type, ...] = (
     Configured,
     job.JobSpec,
     job.Demand,
+    dependency.Dependency,
+    dependency.When,
     plan.Plan,
     plan.PlacementChange,
     trial.Trial,

@@ -4,7 +4,7 @@ import numpy as np
 
 from rota.core.fold.colocation import partner_of
 from rota.core.state.job_table import NO_JOB
-from rota.core.state.phases import HIDDEN, NEVER_FITS, PAUSED, TO_CANCEL, TO_KILL, WITH_ATTEMPT
+from rota.core.state.phases import AWAITS, HIDDEN, NEVER_FITS, PAUSED, TO_CANCEL, TO_KILL, WITH_ATTEMPT
 from rota.core.state.records import NO_GPUS, same_gpus
 from rota.core.state.state import State
 from rota.model.commands import Resize
@@ -55,6 +55,11 @@ def _check_phases(state: State) -> None:
         pause = state.jobs.setbacks.get(job)
         assert bool(blocks & PAUSED) == (pause is not None and pause.until_s > -FOREVER), f"the pause of job {job} is out of step"
         assert bool(blocks & NEVER_FITS) != state.can_ever_run(table.kind.item(row)), f"job {job} is wrong about whether it fits"
+    waiting = {job for job, row in state.jobs.row.items() if table.blocks.item(row) & AWAITS}
+    assert waiting == state.jobs.waits_for.keys(), "the jobs that wait for others are out of step"
+    for job, awaited in state.jobs.waits_for.items():
+        assert awaited and all(each.job in state.jobs.row for each in awaited), f"job {job} waits for a job that has ended"
+        assert all(job in state.jobs.awaited_by[each.job] for each in awaited), f"job {job} waits, and nothing releases it"
     barred = {job for job in state.jobs.attempts if table.blocks[state.jobs.row[job]]}
     assert state.jobs.unschedulable_holders == barred, "the set of barred jobs is out of step"
 

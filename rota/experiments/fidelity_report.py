@@ -20,9 +20,9 @@ from rota.report.fidelity_causes import CauseError, errors_by_cause, pairs_in_ot
 from rota.report.job_time import JobTime, job_times
 from rota.report.result import plain_table
 from rota.report.run_observation import Fidelity, RunObservation, compare, observe
-from rota.sim.engine import Journal
 from rota.sim.observed_physics import ObservedEngine, ObservedJob, ObservedPhysics, SeenAnswer
 from rota.sim.record import Record
+from rota.sim.recorded_step import Journal
 
 CLOSE = 0.01
 """Policies whose real mean JCTs differ by no more than this fraction count as equal."""

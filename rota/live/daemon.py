@@ -12,65 +12,80 @@ everything that was written.
 import contextlib
 import queue
 import threading
-import time
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Collection, Sequence
 from concurrent.futures import Future
 from dataclasses import replace
 from pathlib import Path
+from typing import Any, TypeVar
 
 from rota.core.fold.configured import Configured, CoreEvent
 from rota.errors import BusyError, ConflictError, OptionError, RotaError, TacticError
 from rota.live.clock import Clock
 from rota.live.cluster_changes import ClusterChanges, device_of, named_nodes, never_run
+from rota.live.dependencies import Earlier, find_awaited
 from rota.live.driver_protocol import DriverCommand, DriverContext, DriverProtocol
-from rota.live.find_record import find_record, unknown_job
+from rota.live.durable_writer import DurableWriter
+from rota.live.find_record import find_record
 from rota.live.history import JobHistory
 from rota.live.home_id import home_id
 from rota.live.home_setup import HomeSetup, known_devices
 from rota.live.job_record import JobRecord
+from rota.live.job_requests import JobRequests, events_of
 from rota.live.journal import AskedAbout, Journal
 from rota.live.journal_place import find_journal, open_journal
-from rota.live.journal_store import JournalFull, JournalUnavailable, LeadershipLost
+from rota.live.journal_store import JournalUnavailable, LeadershipLost
 from rota.live.listing import by_number, page_of
 from rota.live.log_chunks import log_chunk
+from rota.live.new_jobs import NewJobs
 from rota.live.node_log import NodeLog
 from rota.live.node_rows import node_rows
 from rota.live.old_jobs import OldJobs
 from rota.live.policy_change import try_policy
 from rota.live.policy_client import PolicyClient
 from rota.live.possible import check_memory, check_options
-from rota.live.queued_requests import Cancel, Item, KnownJobAgain, NewJob, SetPolicy, Together, one_by_one, set_results
+from rota.live.queued_requests import (
+    AboutJobs,
+    ChangeJob,
+    Item,
+    KnownJobAgain,
+    NewJob,
+    SetPolicy,
+    Together,
+    one_by_one,
+    set_results,
+)
 from rota.live.read_past import event_rows, open_past, usage_report
-from rota.live.ready_row import journal_problem, ready_row
+from rota.live.ready_row import ready_row
 from rota.live.recovery import Make, lost_with_their_files, recover
-from rota.live.requests import shown_spec, to_job_spec
-from rota.live.reserve import DiskReserve, full_disk
+from rota.live.requests import check_priority, shown_spec, to_job_spec
 from rota.live.status_row import status_row
 from rota.live.takeover_leases import renewals_after_takeover
 from rota.live.trial_rows import trials_of
 from rota.live.upkeep import JournalUpkeep
 from rota.model.codec import Codec
 from rota.model.commands import CallPolicy, Command, Launch, SetTimer
-from rota.model.events import CancelRequested, Decided, GpusTaken, PolicyTimedOut, Submitted, TimerFired
+from rota.model.events import Decided, GpusTaken, PolicyTimedOut, TimerFired
 from rota.model.options import Kind
 from rota.model.reasons import Reason
 from rota.model.units import FOREVER
 from rota.park.park_method import STAY, can_sleep, park_or_stay
 from rota.wire.actor import Actor
 from rota.wire.job_filter import UNFINISHED, JobFilter
+from rota.wire.job_request import JobRequest, Verb
 from rota.wire.rows import (
-    CancelRow,
     EventRow,
     JobRow,
     LogChunk,
     NodeRow,
     PageRow,
     ReadyRow,
+    RequestRow,
     StatusRow,
     TakenRow,
     UsageReportRow,
     WhyRow,
 )
+from rota.wire.spec import Spec
 from rota.wire.submission import Submission, naming
 
 LOOK_EVERY_SECONDS = 1.0
@@ -78,6 +93,7 @@ LOOK_EVERY_SECONDS = 1.0
 ANSWER_WITHIN_SECONDS = 30.0
 """Longest wait of a client for the turn that takes its request, in seconds."""
 STARTING = Reason.STARTING.name
+T = TypeVar("T")
 
 
 def _no_change(named: str, placer: str) -> HomeSetup:
@@ -114,11 +130,7 @@ class Daemon:
         self._changes = threading.Condition()
         self._number = 0
         self._stopping = False
-        self._reserve = DiskReserve(home)
-        self._writing_s: float | None = None
-        """Monotonic time at which the open write to the journal began; None if none is open."""
-        self._away = ""
-        """Why the server of the journal cannot be reached; empty if it can."""
+        self._journal_writer = DurableWriter(home, tell)
         self.journal = journal if journal is not None else open_journal(find_journal(home), codec)
         before = self.journal.setup()
         there = named_nodes(driver.discover_cluster(), driver.devices())
@@ -133,6 +145,7 @@ class Daemon:
             self.history.restore(JobRecord.of(job, submitted, record))
         self.history.adopt(scheduler.state)
         self._old_jobs = OldJobs(home, self.journal, self.history, self._lock, keep_seconds)
+        self._about_jobs = JobRequests(self.history, driver.running, lambda: self.clock())
         devices = dict(enumerate(self.setup.devices))
         self._machines = driver.discover_cluster()
         self._cluster = ClusterChanges(scheduler.state, devices, there, nodes_can_leave=driver.nodes_can_leave)
@@ -157,7 +170,7 @@ class Daemon:
 
     def stop(self) -> None:
         """Stop the scheduler. Jobs keep running under their leases."""
-        self._stopping = True
+        self._stopping = self._journal_writer.stopping = True
         self._items.put(None)
         if self._thread.is_alive():
             self._thread.join()
@@ -183,11 +196,11 @@ class Daemon:
 
     def _run(self) -> None:
         try:
-            if self._reserve.full:
-                self._tell(self.disk_problem)
-            self._durably(lambda: self.journal.keep_clock(self.clock.origin))
+            if self._journal_writer.full:
+                self._tell(self._journal_writer.problem)
+            self._journal_writer.write(lambda: self.journal.keep_clock(self.clock.origin))
             if self._keeps_next_setup:
-                self._durably(lambda: self.journal.configure(self._words.encode(self.setup)["value"]))
+                self._journal_writer.write(lambda: self.journal.configure(self._words.encode(self.setup)["value"]))
             self._tell_policy(self._policy_before)
             if self._cluster.text:
                 self._tell(f"the cluster has changed: {self._cluster.text}")
@@ -201,7 +214,7 @@ class Daemon:
             self.begun.set()
             self._upkeep.at_start()
             while not self._stopping:
-                self._check_disk()
+                self._journal_writer.look()
                 self._turn(self._wait())
                 self._old_jobs.remove(self.clock())
         except (LeadershipLost, JournalUnavailable) as problem:  # expected, so no traceback
@@ -228,7 +241,7 @@ class Daemon:
         """Wait for the next turn, and return everything that has come in. It is empty if the timer ended the wait."""
         until = self._wake_s - self.clock()
         watched = self.driver.running() or self.scheduler.state.jobs.attempts
-        until = min(until, LOOK_EVERY_SECONDS if watched or self._reserve.full else self.driver.look_every_seconds)
+        until = min(until, LOOK_EVERY_SECONDS if watched or self._journal_writer.full else self.driver.look_every_seconds)
         items: list[Item] = []
         with contextlib.suppress(queue.Empty):
             items.append(self._items.get(timeout=None if until == FOREVER else max(until, 0.0)))
@@ -238,7 +251,7 @@ class Daemon:
 
     def _turn(self, items: Sequence[Item]) -> None:
         now = self.clock()
-        answered: list[tuple[Future[int], int]] = []
+        answered: list[tuple[Future[Any], Any]] = []
         events = self._gather(items, now, answered)
         if not events:
             set_results(answered)
@@ -254,7 +267,7 @@ class Daemon:
             decided = self._decide()
             self.history.note(events, before, cancelling, lives, state, statuses, decided)
         noted = self.history.take_noted()
-        self._durably(lambda: self.journal.append(now, events, decided, noted, asked))
+        self._journal_writer.write(lambda: self.journal.append(now, events, decided, noted, asked))
         with self._lock:
             commands = self.scheduler.commit(decided)
         set_results(answered)
@@ -279,64 +292,20 @@ class Daemon:
             self._items.put(None)
             return None
 
-    def _durably(self, write: Callable[[], None]) -> None:
-        """Write to the journal. On a full disk, free the reserve first; then wait until there is room. If the server of the
-        journal cannot be reached, wait until it can."""
-        self._writing_s = time.monotonic()
-        while True:
-            try:
-                write()
-                self._writing_s = None
-                if self._away:
-                    self._away = ""
-                    self._tell("the journal can be written again")
-                return
-            except JournalUnavailable as problem:
-                if self._stopping:
-                    raise
-                if not self._away:
-                    self._tell(
-                        f"{problem} No job is accepted or started until it can be. Running jobs continue under their leases."
-                    )
-                self._away = problem.message
-                time.sleep(LOOK_EVERY_SECONDS)
-            except JournalFull:
-                known = self._reserve.full
-                if not self._reserve.release() and self._stopping:
-                    raise
-                if not known:
-                    self._tell(self.disk_problem)
-                if known:
-                    time.sleep(LOOK_EVERY_SECONDS)
-
-    @property
-    def disk_problem(self) -> str:
-        """Problem of a full disk, or of a journal that cannot be reached, for the operator; empty if there is none."""
-        return self._away or (full_disk(self.home) if self._reserve.full else "")
-
-    def _check_disk(self) -> None:
-        if self._reserve.look():
-            self._tell(self.disk_problem or f"the disk of {self.home} has room again")
-
-    def _gather(self, items: Sequence[Item], now: float, answered: "list[tuple[Future[int], int]]") -> list[CoreEvent]:
+    def _gather(self, items: Sequence[Item], now: float, answered: "list[tuple[Future[Any], Any]]") -> list[CoreEvent]:
         """Return the events of requests, policies, the driver and the clock, and of a new setup."""
         events: list[CoreEvent] = []
-        last = self.scheduler.state.jobs.last_job
+        new = NewJobs(self.history, max(self.scheduler.state.jobs.last_job, 0), now)
         for item in one_by_one(items):
             if isinstance(item, NewJob):
-                if self._submitted_before(item, answered):
-                    continue
-                last = max(last, 0) + 1
-                events.append(Submitted(last, item.wanted, now))
-                record = JobRecord(last, item.sent, now, last_change="submitted")
-                record.park_method, record.park_reason = item.park_method, item.park_reason
-                self.history.add(record)
-                answered.append((item.done, last))
+                if not self._submitted_before(item, new, answered):
+                    with self._lock:
+                        answered.append((item.done, new.add(item)))
             elif isinstance(item, KnownJobAgain):
+                new.numbers[id(item)] = item.job
                 answered.append((item.done, item.job))  # a turn before this one has written it
-            elif isinstance(item, Cancel):
-                events.append(CancelRequested(item.job, now, item.by))
-                answered.append((item.done, item.job))
+            elif isinstance(item, AboutJobs | ChangeJob):
+                self._gather_request(item, new, events, answered)
             elif isinstance(item, SetPolicy):
                 self._change_policy(item)
                 answered.append((item.done, 0))
@@ -350,9 +319,28 @@ class Daemon:
             events.append(TimerFired(now))
         if len(self._cluster.devices) != len(self.setup.devices):  # nodes keep their GPUs and numbers
             self.setup = self.setup.with_devices(tuple(self._cluster.devices.values()))
+        events = [*new.events, *events]  # new jobs come first, while the jobs that they wait for are known
         if self.setup != self.scheduler.setup or (events and not self.journal.last):
             events.append(Configured(self.setup, now))
         return events
+
+    def _gather_request(
+        self, item: AboutJobs | ChangeJob, new: NewJobs, events: list[CoreEvent], answered: "list[tuple[Future[Any], Any]]"
+    ) -> None:
+        """Add the events of a request about jobs, or answer it with its fault."""
+        try:
+            if isinstance(item, ChangeJob):
+                events.append(self._about_jobs.change(item, self.scheduler.state, new.now_s))
+                answered.append((item.done, item.job))
+                return
+            found = self._about_jobs.resolve(item.wanted, item.by, self.scheduler.state, item.again.keys())
+        except RotaError as problem:
+            item.done.set_exception(problem)
+            return
+        with self._lock:
+            found = [each._replace(result=new.add(item.again[each.job])) if each.job in item.again else each for each in found]
+        events.extend(events_of(item.wanted, item.by, found, new.now_s))
+        answered.append((item.done, found))
 
     def _look_at_machines(self) -> None:
         """Follow the nodes of the cluster, which come and go."""
@@ -365,7 +353,7 @@ class Daemon:
         if self._cluster.text:
             self._tell(self._cluster.text)
 
-    def _submitted_before(self, item: NewJob, answered: "list[tuple[Future[int], int]]") -> bool:
+    def _submitted_before(self, item: NewJob, new: NewJobs, answered: "list[tuple[Future[Any], Any]]") -> bool:
         """Answer a submission whose key already has a job. Two submissions with one key may come in the same turn."""
         try:
             before = self.history.keys.find(item.sent)
@@ -373,6 +361,7 @@ class Daemon:
             item.done.set_exception(problem)
             return True
         if before is not None:
+            new.numbers[id(item)] = before
             answered.append((item.done, before))
         return before is not None
 
@@ -408,10 +397,10 @@ class Daemon:
                 with self._lock:
                     self._policy_client.ask(command)
         for_driver = [command for command in commands if not isinstance(command, CallPolicy | SetTimer)]
-        if self._reserve.full:  # a launch that is not answered is sent again
+        if self._journal_writer.full:  # a launch that is not answered is sent again
             for_driver = [command for command in for_driver if not isinstance(command, Launch)]
         if for_driver and self.journal.epoch:  # the process may have been paused since it wrote them, and another may lead now
-            self._durably(self.journal.confirm)
+            self._journal_writer.write(self.journal.confirm)
         self._carry_out(for_driver)
 
     def _carry_out(self, commands: Sequence[DriverCommand]) -> None:
@@ -435,29 +424,27 @@ class Daemon:
     def submit_many(self, submissions: Sequence[Submission]) -> list[TakenRow]:
         """Submit all of these jobs or none. They are durable, in one transaction, when this returns. An error names the first job
         that is refused. A job whose key is known is not submitted again."""
-        items, possible = [], set[Kind]()
+        items, possible, earlier = [], set[Kind](), list[Earlier]()
         for index, each in enumerate(submissions):
             with naming(index):
-                items.append(self._request(each, possible))
+                items.append(self._request(each, possible, earlier))
+                earlier.append(Earlier(each.spec.name, items[-1]))
         self._items.put(Together(items))
         taken = [self._answer(item.done) for item in items]
         return [TakenRow(id=job, name=self.history.records[job].name) for job in taken]
 
-    def _request(self, sent: Submission, possible: set[Kind] | None = None) -> NewJob | KnownJobAgain:
-        """Return the request for a submission. `possible`: kinds of jobs that can run here, which are not checked again."""
+    def _request(
+        self, sent: Submission, possible: set[Kind] | None = None, earlier: Sequence[Earlier] = ()
+    ) -> NewJob | KnownJobAgain:
+        """Return the request for a submission. `possible`: kinds of jobs that can run here, which are not checked again;
+        `earlier`: jobs of the same request."""
         before = self.history.keys.find(sent)
         if before is not None:  # even if no new job can be accepted now
             return KnownJobAgain(before, Future())
-        self._check_room()
-        return self._prepared(sent, possible)
+        self._journal_writer.check_room()
+        return self._prepared(sent, possible, earlier)
 
-    def _check_room(self) -> None:
-        if self._reserve.full or self._reserve.short():
-            raise RotaError(f"Not taken: {full_disk(self.home)}.", hint="free some space on it, then the same command again")
-        if self._away:
-            raise RotaError(f"Not taken: {self._away}", hint="the same command again, when it answers")
-
-    def _prepared(self, sent: Submission, possible: set[Kind] | None) -> NewJob:
+    def _prepared(self, sent: Submission, possible: set[Kind] | None = None, earlier: Sequence[Earlier] = ()) -> NewJob:
         way, why = self.driver.park_method(sent)
         if sent.spec.preemptible is False:
             way, why = STAY, "its spec says preemptible: false"
@@ -470,9 +457,11 @@ class Daemon:
         if possible is not None:
             possible.add(kind)
         check_memory(wanted, self.driver.discover_cluster(), self.driver.readings, pretend=self.setup.pretend)
-        return NewJob(sent, wanted, way, why, Future())
+        with self._lock:
+            after = find_awaited(sent.spec, self.history.records, earlier)
+        return NewJob(sent, wanted, way, why, Future(), after)
 
-    def _answer(self, done: "Future[int]") -> int:
+    def _answer(self, done: "Future[T]") -> T:
         try:
             return done.result(timeout=ANSWER_WITHIN_SECONDS)
         except TimeoutError:
@@ -497,34 +486,37 @@ class Daemon:
         self._answer(done)
         return self.status()
 
-    def cancel(self, job: int, by: Actor | None = None) -> JobRow:
-        if job not in self.history.records:
-            raise unknown_job(self.history.records, str(job))
-        return self._cancel([job], by)[0].job
+    def cancel(self, job: int) -> JobRow:
+        return self.request(JobRequest(verb=Verb.CANCEL, jobs=(str(job),)))[0].job
 
-    def cancel_many(self, keys: Sequence[str], by: Actor | None = None) -> list[CancelRow]:
-        """Cancel all of these jobs in one transaction. If a key matches no job, or several, or a job that the actor may not
-        change, raise before any is cancelled."""
+    def request(self, wanted: JobRequest, by: Actor | None = None) -> list[RequestRow]:
+        """Carry out a request about jobs in one transaction, for all of them or for none. Raise if a name matches no job, or
+        several, or if the request cannot be carried out for one of its jobs. `by`: who sent it; None for the program itself,
+        which may change all jobs."""
         with self._lock:
-            jobs = [find_record(self.history.records, key, unique=True).id for key in keys]
-        return self._cancel(list(dict.fromkeys(jobs)), by)
+            ended = self._about_jobs.ended(wanted, by)
+            found = self._about_jobs.resolve(wanted, by, self.scheduler.state) if wanted.dry_run else None
+        if found is None:
+            if ended:
+                self._journal_writer.check_room()
+            again = {record.id: self._prepared(self._about_jobs.again(record, wanted)) for record in ended}
+            self._items.put(item := AboutJobs(wanted, by, again, Future()))
+            found = self._answer(item.done)
+        with self._lock:
+            records = [self.history.records[each.result] for each in found]
+            rows = self.history.rows(records, self.scheduler.state, self.driver.running(), self.clock())
+        return [
+            RequestRow(was=each.was, changed=each.changes, requested=each.job, job=row)
+            for each, row in zip(found, rows, strict=True)
+        ]
 
-    def _cancel(self, jobs: Sequence[int], by: Actor | None) -> list[CancelRow]:
-        """Cancel jobs. `by`: who requests it; None for the program itself, which may cancel all."""
-        records = [self.history.records[job] for job in jobs]
+    def change_job(self, job: int, spec: Spec, changed: Collection[str], by: Actor | None = None) -> JobRow:
+        """Give a job other values of these fields. Raise if it has ended, or if it cannot have them."""
+        check_priority(spec.priority, operator=by is None or by.is_operator)
         if by is not None:
-            for record in records:
-                by.check_owns(record.submitted.user, f"Job {record.id}")
-        with self._lock:
-            before = self.history.phases(records, self.scheduler.state)
-        name = None if by is None else by.name
-        items = [Cancel(record.id, name, Future()) for record in records if not record.ended]
-        self._items.put(Together(items))
-        for item in items:
-            self._answer(item.done)
-        with self._lock:
-            after = self.history.rows(records, self.scheduler.state, self.driver.running(), self.clock())
-        return [CancelRow(was=was, job=row) for was, row in zip(before, after, strict=True)]
+            by.check_owns(self.history.records[job].submitted.user, f"Job {job}")
+        self._items.put(item := ChangeJob(job, spec, frozenset(changed), None if by is None else by.name, Future()))
+        return self.job(str(self._answer(item.done)))
 
     def jobs(self, wanted: JobFilter = UNFINISHED) -> list[JobRow]:
         with self._lock:
@@ -543,7 +535,7 @@ class Daemon:
             record = find_record(records, key, unique=unique)
             row = self.history.rows([record], self.scheduler.state, self.driver.running(), self.clock())[0]
             trials = trials_of(self.scheduler.state, record.id, self.history.records)
-            return replace(row, spec=shown_spec(record.submitted, record.name), trials=trials)
+            return replace(row, spec={**shown_spec(record.current, record.name), "after": record.after}, trials=trials)
 
     def why(self, job: int) -> WhyRow:
         late = self.driver.late_starts().get(job, "")
@@ -575,14 +567,12 @@ class Daemon:
                 self.setup,
                 self.clock(),
                 worker_pid=self._policy_client.pid,
-                disk_problem=self.disk_problem or None,
+                disk_problem=self._journal_writer.problem or None,
             )
 
     def ready(self) -> ReadyRow:
         """Return whether jobs can be accepted and run. This waits for the lock, so call it with a time limit."""
-        since_s = self._writing_s
-        writing = 0.0 if since_s is None else time.monotonic() - since_s
-        journal = journal_problem(away=bool(self._away), full=self._reserve.full, writing_seconds=writing)
+        journal = self._journal_writer.journal_problem()
         with self._lock:
             return ready_row(self.scheduler.state, alive=self._thread.is_alive(), journal=journal)
 

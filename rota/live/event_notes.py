@@ -27,10 +27,12 @@ from rota.model.events import (
     Decided,
     Exited,
     HoldRequested,
+    JobChanged,
     NodeLeft,
     NodeLost,
     NodeReported,
     Outcome,
+    RequeueRequested,
     Started,
     Suspended,
 )
@@ -38,6 +40,7 @@ from rota.model.job import Phase
 
 _PENDING = (Phase.STARTING, Phase.RESIZING)
 """Phases of a job that waits for an answer of some of its nodes."""
+_REQUESTS = (EventKind.HELD, EventKind.RELEASED, EventKind.REQUEUED, EventKind.CHANGED)
 _STOPPED = (EventKind.PARKED, EventKind.SUSPENDED)
 
 
@@ -66,7 +69,7 @@ class EventNotes:
 
     def add(self, record: JobRecord, event: JobEvent) -> None:
         record.events += 1
-        if event.kind not in (EventKind.HELD, EventKind.RELEASED):
+        if event.kind not in _REQUESTS:
             record.last_kind = event.kind.value
         self._events.append(KeptEvent(record.id, record.events, event.at_s, event.to_plain()))
 
@@ -228,14 +231,17 @@ class EventNotes:
         self._ledger.add(record, state.now_s, _type(stay), UsageAmounts(attempts=1, broken_seconds=lost))
         return JobEvent(kind=EventKind.LOST, at_s=state.now_s, nodes=with_it, problem=problem, lost_seconds=lost, **_end_of(stay))
 
-    def over(self, record: JobRecord, last: JobEvent | None) -> None:
-        """Note the end of a job. `last`: the end of its last attempt, if the job ended with one."""
+    def over(self, record: JobRecord, last: JobEvent | None, because: str = "") -> None:
+        """Note the end of a job. `last`: the end of its last attempt, if the job ended with one; `because`: why it ended, if that
+        was neither its own doing nor a user's."""
         assert record.ended_s is not None
         kind, at_s = EventKind(record.phase), record.ended_s
         found = last or JobEvent(kind=kind, at_s=at_s)
         found = replace(found, kind=kind, at_s=at_s, cause=None, given_to=(), policy=None, ends_job=True)
         if kind is EventKind.CANCELLED:
             found = replace(found, by=record.cancelled_by, exit_code=None, problem=None)
+        if because and not record.cancelled_by:
+            found = replace(found, problem=because)
         self.add(record, found)
         jct = max(at_s - record.submitted_s, 0.0) if kind is EventKind.FINISHED else 0.0
         self._ledger.add(record, at_s, found.accelerator or "", UsageAmounts(**{record.phase: 1}, jct_seconds=jct))
@@ -247,6 +253,13 @@ class EventNotes:
         record.held_by = (event.by or "") if event.held else None
         self.add(record, JobEvent(kind=EventKind.HELD if event.held else EventKind.RELEASED, at_s=event.at_s, by=event.by))
         return True
+
+    def requeued(self, record: JobRecord, event: RequeueRequested) -> None:
+        self.add(record, JobEvent(kind=EventKind.REQUEUED, at_s=event.at_s, by=event.by))
+
+    def changed(self, record: JobRecord, event: JobChanged, what: str) -> None:
+        """Note that fields of a job were changed. `what`: the fields and their values."""
+        self.add(record, JobEvent(kind=EventKind.CHANGED, at_s=event.at_s, by=event.by, what=what))
 
     # Parts -------------------------------------------------------------------------------------------------------
 
@@ -333,6 +346,6 @@ def _type(stay: GpuStay | None) -> str:
 
 def _lost_steps(record: JobRecord, part: AttemptStatus) -> float:
     """Return the steps that were done and not saved; 0 for a job that reports none."""
-    if part.outcome == Outcome.FINISHED or not (record.submitted.spec.progress or part.reports_steps):
+    if part.outcome == Outcome.FINISHED or not (record.spec.progress or part.reports_steps):
         return 0.0
     return max(part.steps_done - part.steps_saved, 0.0)

@@ -15,6 +15,7 @@ from rota.core.state.state import State
 from rota.live.attempt_rate import step_rate
 from rota.live.event_notes import EventNotes, lost_nodes
 from rota.live.instants import iso
+from rota.live.job_changes import changes_of
 from rota.live.job_events import JobEvent
 from rota.live.job_record import UNSAVED, JobRecord, unsaved
 from rota.live.job_rows import make_row, phase_of
@@ -22,7 +23,18 @@ from rota.live.journal_history import KeptJob, Noted
 from rota.live.parking_text import parking_of
 from rota.live.submission_keys import SubmissionKeys
 from rota.model.commands import SuspendKind
-from rota.model.events import CancelRequested, Decided, Exited, HoldRequested, Outcome, Started, Suspended
+from rota.model.events import (
+    CancelRequested,
+    Decided,
+    Exited,
+    HoldRequested,
+    JobChanged,
+    Outcome,
+    RequeueRequested,
+    Started,
+    Submitted,
+    Suspended,
+)
 from rota.model.job import Phase
 from rota.wire.rows import JobRow, ReasonRow, WhyRow
 from rota.wire.submission import Submission, encode_submission
@@ -92,7 +104,7 @@ class JobHistory:
         return Noted(found, *self._notes.take())
 
     def submitted(self, job: int) -> Submission:
-        return self.records[job].submitted
+        return self.records[job].current
 
     def note(
         self,
@@ -117,7 +129,7 @@ class JobHistory:
         self._failed |= {(event.job, event.attempt) for event in exits if event.outcome is Outcome.FAILED}
         last: dict[int, JobEvent] = {}
         for event in events:
-            if isinstance(event, CancelRequested | HoldRequested):
+            if isinstance(event, CancelRequested | HoldRequested | RequeueRequested | JobChanged):
                 self._note_request(event, before, asked)
             elif isinstance(event, Started | Suspended | Exited) and self._counts(event, attempts, finished, state):
                 over = event.job not in state.jobs.row
@@ -128,13 +140,16 @@ class JobHistory:
                 elif end is not None:
                     self._notes.add(record, end)
         self._note_vanished(events, attempts, asked, last, state, parts)
-        for job in before - state.jobs.row.keys():
+        new = {event.job for event in events if isinstance(event, Submitted)}
+        for job in (before | new) - state.jobs.row.keys():
             record = self.records[job]
-            record.phase = "finished" if job in finished else "cancelled" if job in asked else "failed"
+            how, because = state.jobs.ended_because.get(job, (Phase.FAILED, ""))
+            record.phase = "finished" if job in finished else "cancelled" if job in asked else how.label
             record.ended_s = record.ended_s if record.ended_s is not None else state.now_s
-            because = f": {record.problem}, {MAX_SETBACKS} times in a row" if record.problem and record.phase == "failed" else ""
-            record.last_change = f"{record.phase} at {iso(record.ended_s)}{because}"
-            self._notes.over(record, last.get(job))
+            if not because and record.problem and record.phase == "failed":
+                because = f"{record.problem}, {MAX_SETBACKS} times in a row"
+            record.last_change = f"{record.phase} at {iso(record.ended_s)}" + (f": {because}" if because else "")
+            self._notes.over(record, last.get(job), because)
             self.changed.add(job)
         if state.sharing or state.nodes.observed.gpu_fractions:
             self.changed.update(self._notes.share_again(attempts, state))
@@ -161,18 +176,30 @@ class JobHistory:
         self._failed.discard(key)
         return True
 
-    def _note_request(self, event: CancelRequested | HoldRequested, before: set[int], asked: set[int]) -> None:
+    def _note_request(
+        self, event: CancelRequested | HoldRequested | RequeueRequested | JobChanged, before: set[int], asked: set[int]
+    ) -> None:
         """Record a request, and who asked."""
         if isinstance(event, CancelRequested):
             asked.add(event.job)
-        if event.job not in before or (record := self.records.get(event.job)) is None:
+        if event.job not in before or (record := self.records.get(event.job)) is None or record.ended:
             return
-        if isinstance(event, HoldRequested):
-            if self._notes.held(record, event):
-                self.changed.add(record.id)
-        elif event.by is not None and record.cancelled_by is None:
-            record.cancelled_by = event.by
-            self.changed.add(record.id)
+        if isinstance(event, CancelRequested):
+            record.cancelled_by = record.cancelled_by or event.by
+        elif isinstance(event, HoldRequested):
+            if not self._notes.held(record, event):
+                return
+            record.last_change = f"{'held' if event.held else 'released'} at {iso(event.at_s)}"
+        elif isinstance(event, RequeueRequested):
+            self._notes.requeued(record, event)
+            record.last_change = f"requeued at {iso(event.at_s)}"
+        else:
+            changes = changes_of(event)
+            record.changes = {**record.changes, **changes}
+            what = ", ".join(f"{name} {'none' if value is None else value}" for name, value in changes.items())
+            self._notes.changed(record, event, what)
+            record.last_change = f"changed at {iso(event.at_s)}: {what}"
+        self.changed.add(record.id)
 
     def _note_vanished(
         self,
@@ -217,7 +244,7 @@ class JobHistory:
             record.parking_problem = part.parking_problem
             record.steps_problem = part.steps_problem or record.steps_problem
             record.steps_total = part.steps_total if part.steps_total is not None else record.steps_total
-            if record.submitted.spec.progress or part.reports_steps:
+            if record.spec.progress or part.reports_steps:
                 record.steps_per_second = step_rate(part) or record.steps_per_second
                 kept = part.outcome == Outcome.FINISHED or parked
                 record.steps_done = part.steps_done if kept or over else part.steps_saved

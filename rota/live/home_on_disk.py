@@ -95,7 +95,7 @@ class HomeOnDisk:
         """As `Client.job`."""
         record = find_record(self._history.records, str(key), unique=unique)
         trials = trials_of(self._scheduler.state, record.id, self._history.records)
-        return replace(self._rows([record])[0], spec=shown_spec(record.submitted, record.name), trials=trials)
+        return replace(self._rows([record])[0], spec=shown_spec(record.current, record.name), trials=trials)
 
     def events(self, key: int | str) -> list[EventRow]:
         """As `Client.events`. What happened after the scheduler stopped is not among them."""

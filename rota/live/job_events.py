@@ -29,6 +29,9 @@ class EventKind(StrEnum):
     SUSPENDED = "suspended"
     HELD = "held"
     RELEASED = "released"
+    REQUEUED = "requeued"
+    CHANGED = "changed"
+    """A user changed fields of the job's spec."""
     LOST = "lost"
     """An attempt ended by no fault of its own: its node was lost, or its processes were."""
     FINISHED = "finished"
@@ -78,6 +81,8 @@ class JobEvent:
     """Placement before a move or a resize."""
     from_step: float | None = None
     """Step from which the attempt continues."""
+    what: str | None = None
+    """Fields that were changed, with their values."""
     cause: Cause | None = None
     given_to: tuple[OtherJob, ...] = ()
     """Jobs that got its GPUs."""
@@ -167,7 +172,8 @@ def sentence(event: JobEvent) -> str:
     if event.kind is EventKind.FAILED:
         again = "" if event.ends_job else "; it has another try"
         return f"failed{_exit(event)}{f': {event.problem}' if event.problem else ''}; {_lost(event)}{again}"
-    return f"{event.kind}{by}"
+    why = event.what or event.problem
+    return f"{event.kind}{by}{f': {why}' if why else ''}"
 
 
 def _running(event: JobEvent) -> str:

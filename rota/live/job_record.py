@@ -1,12 +1,14 @@
 """The record of one job: its submission, and what only the history keeps of it."""
 
 from collections.abc import Mapping
-from dataclasses import MISSING, dataclass, field, fields
+from dataclasses import MISSING, dataclass, field, fields, replace
 from typing import Any
 
 from rota.live.gpu_stay import GpuStay
+from rota.live.job_changes import changed_spec
 from rota.park.park_method import STAY, can_sleep
 from rota.wire.rows import ENDED
+from rota.wire.spec import Spec
 from rota.wire.submission import Submission, decode_submission
 
 UNSAVED = "it exited without saving when it was asked to stop, so it is parked if possible, and otherwise keeps running"
@@ -48,6 +50,10 @@ class JobRecord:
     """Why the last attempt to park it failed; None if it succeeded."""
     steps_problem: str | None = None
     """Why some reported steps do not count; None if all count."""
+    after: list[dict[str, Any]] = field(default_factory=list)
+    """Jobs for which it waited when it was submitted: `job`, a number, and `when`."""
+    changes: dict[str, Any] = field(default_factory=dict)
+    """Fields of its spec that were changed after the submission, as plain data."""
     problem: str | None = None
     """What its last attempt failed to do, if that was a setback; None otherwise."""
     stay: GpuStay | None = None
@@ -68,8 +74,18 @@ class JobRecord:
     """User who asked to cancel the job; None if unknown, or if no user did."""
 
     @property
+    def spec(self) -> Spec:
+        """Spec with the changes after the submission."""
+        return changed_spec(self.submitted.spec, self.changes) if self.changes else self.submitted.spec
+
+    @property
+    def current(self) -> Submission:
+        """Submission with the changes after it."""
+        return replace(self.submitted, spec=self.spec) if self.changes else self.submitted
+
+    @property
     def name(self) -> str:
-        return self.submitted.spec.name or f"job-{self.id}"
+        return self.changes.get("name") or self.submitted.spec.name or f"job-{self.id}"
 
     @property
     def ended(self) -> bool:
@@ -94,7 +110,7 @@ class JobRecord:
 
 
 _KEPT: dict[str, Any] = {
-    each.name: {} if each.default is MISSING and each.default_factory is not MISSING else each.default
+    each.name: each.default if each.default_factory is MISSING else each.default_factory()
     for each in fields(JobRecord)
     if each.name not in ("id", "submitted")
 }

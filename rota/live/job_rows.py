@@ -16,7 +16,7 @@ from rota.wire.rows import JobRow
 
 
 def make_row(record: JobRecord, state: State, standing: tuple[int, int], part: AttemptStatus | None, now_s: float) -> JobRow:
-    spec, row = record.submitted.spec, state.jobs.row.get(record.id)
+    spec, row = record.spec, state.jobs.row.get(record.id)
     phase, accelerator, where, reason, setback = record.phase, None, None, None, None
     done, rate, attempt = record.steps_done, None, None
     if row is not None:
@@ -50,6 +50,7 @@ def make_row(record: JobRecord, state: State, standing: tuple[int, int], part: A
         placement=where,
         accepted_accelerators=list(spec.accelerators),
         weight=spec.weight,
+        priority=spec.priority,
         tenant=spec.tenant,
         steps_done=done,
         steps_total=total,

@@ -10,7 +10,7 @@ def parking_of(record: JobRecord, part: AttemptStatus) -> Parking:
     """Return the park method that the node chose. If the job was seen to exit without saving, that stands."""
     if record.park_reason == UNSAVED:
         return unsaved(part.park_method)
-    spec = record.submitted.spec
+    spec = record.spec
     if spec.checkpoint.saves is False and not spec.preemptible:
         return park_or_stay(part.park_method or "", part.park_reason or "")
     return part.park_method, part.park_reason

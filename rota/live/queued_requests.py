@@ -1,14 +1,32 @@
 """Items that wait for the next turn of the scheduler's loop: requests of clients, and events."""
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from concurrent.futures import Future
 from dataclasses import dataclass
+from typing import Any, NamedTuple
 
 from rota.live.home_setup import HomeSetup
 from rota.live.policy_client import PolicyClient
+from rota.model.dependency import When
 from rota.model.events import External
 from rota.model.job import JobSpec
+from rota.wire.actor import Actor
+from rota.wire.job_request import JobRequest
+from rota.wire.spec import Spec
 from rota.wire.submission import Submission
+
+
+class Requested(NamedTuple):
+    """What a request means for one job."""
+
+    job: int
+    """Number of the job that the request names."""
+    was: str
+    """Phase before the request."""
+    changes: bool
+    """Whether the request changes anything for the job."""
+    result: int
+    """Number of the job after the request: another one if an ended job was submitted again."""
 
 
 @dataclass(frozen=True)
@@ -18,6 +36,8 @@ class NewJob:
     park_method: str
     park_reason: str
     done: "Future[int]"
+    after: "tuple[Awaited, ...]" = ()
+    """Jobs that must end before it starts."""
 
 
 @dataclass(frozen=True)
@@ -28,12 +48,14 @@ class KnownJobAgain:
     done: "Future[int]"
 
 
-@dataclass(frozen=True)
-class Cancel:
-    job: int
-    by: str | None
-    """Name of the user who requested it; None if it was the program itself."""
-    done: "Future[int]"
+class Awaited(NamedTuple):
+    """Another job that must end before a new one starts."""
+
+    job: int | None
+    """Number of the job; None if it gets one in the same turn."""
+    item: NewJob | KnownJobAgain | None
+    """The job, if it belongs to the same request; None otherwise."""
+    when: When
 
 
 @dataclass(frozen=True)
@@ -45,16 +67,41 @@ class SetPolicy:
 
 @dataclass(frozen=True)
 class Together:
-    """Requests for one turn, and so one transaction."""
+    """Submissions for one turn, and so one transaction."""
 
-    items: Sequence[NewJob | KnownJobAgain | Cancel]
+    items: Sequence[NewJob | KnownJobAgain]
 
 
-Item = External | Together | NewJob | KnownJobAgain | Cancel | SetPolicy | None
+@dataclass(frozen=True)
+class AboutJobs:
+    """A request about submitted jobs."""
+
+    wanted: JobRequest
+    by: Actor | None
+    """Who sent it; None for the program itself."""
+    again: Mapping[int, NewJob]
+    """Ended jobs that are to be submitted again, by number."""
+    done: "Future[list[Requested]]"
+
+
+@dataclass(frozen=True)
+class ChangeJob:
+    """Fields of a job's spec that are to change."""
+
+    job: int
+    spec: Spec
+    """Spec with the new values of these fields."""
+    changed: frozenset[str]
+    by: str | None
+    """Name of the user who asked; None for the program itself."""
+    done: "Future[int]"
+
+
+Item = External | Together | NewJob | KnownJobAgain | AboutJobs | ChangeJob | SetPolicy | None
 """Item of the queue; None if the driver has news."""
 
 
-def one_by_one(items: Sequence[Item]) -> Iterator[External | NewJob | KnownJobAgain | Cancel | SetPolicy | None]:
+def one_by_one(items: Sequence[Item]) -> Iterator[External | NewJob | KnownJobAgain | AboutJobs | ChangeJob | SetPolicy | None]:
     for item in items:
         if isinstance(item, Together):
             yield from item.items
@@ -62,7 +109,7 @@ def one_by_one(items: Sequence[Item]) -> Iterator[External | NewJob | KnownJobAg
             yield item
 
 
-def set_results(answered: "Sequence[tuple[Future[int], int]]") -> None:
-    """Answer requests with the numbers of their jobs."""
-    for future, job in answered:
-        future.set_result(job)
+def set_results(answered: "Sequence[tuple[Future[Any], Any]]") -> None:
+    """Answer requests with their results."""
+    for future, result in answered:
+        future.set_result(result)

@@ -4,7 +4,7 @@ from datetime import UTC
 from pathlib import Path
 from typing import Any
 
-from rota.errors import SpecError
+from rota.errors import OptionError, SpecError
 from rota.model.job import JobSpec
 from rota.wire.spec import PROGRESS_BY_SESSION, Spec
 from rota.wire.submission import Submission
@@ -31,6 +31,12 @@ def can_resize(spec: Spec) -> bool:
     return spec.progress == PROGRESS_BY_SESSION and max(len(spec.batch_sizes), len(spec.gpu_counts)) > 1
 
 
+def check_priority(priority: int, *, operator: bool) -> None:
+    """Raise OptionError for a priority that only an operator may give to a job."""
+    if priority > 0 and not operator:
+        raise OptionError("is above 0, which only an operator may give.", field="priority", value=priority, hint="priority: 0")
+
+
 def to_job_spec(sent: Submission, wall_s: float, *, can_park: bool = False) -> JobSpec:
     """Return the job as the scheduler sees it, submitted at this wall-clock time. `can_park`: whether its driver can park it.
     Raise SpecError if the spec does not fit the folder, the environment or the time of its submission."""
@@ -55,6 +61,8 @@ def to_job_spec(sent: Submission, wall_s: float, *, can_park: bool = False) -> J
         accelerators=tuple(spec.accelerators),
         weight=spec.weight,
         deadline_seconds=deadline_seconds,
+        priority=spec.priority,
+        max_run_seconds=spec.max_run_time,
         tenant=spec.tenant or "",
         user=sent.user,
         can_resize=can_resize(spec),

@@ -71,7 +71,3 @@ class DiskReserve:
                 self._path.unlink()
             return False
         return True
-
-
-def full_disk(home: Path) -> str:
-    return f"the disk of {home} is full: no job is taken or started until there is room"

@@ -270,6 +270,37 @@ class HoldRequested:
     held: bool = True
     by: str | None = None
     """Name of the user who requested it; None if unknown."""
+    lose_work: bool = True
+    """Whether a job that neither saves nor can be parked is stopped, and loses its work. If not, it keeps running."""
+
+
+@plain_value
+class RequeueRequested:
+    """Save and stop a job, and let it wait for GPUs again. It may start elsewhere."""
+
+    job: int
+    at_s: float
+    lose_work: bool = True
+    """Whether a job that does not save is stopped, and loses its work. If not, it keeps running."""
+    by: str | None = None
+    """Name of the user who asked; None if unknown."""
+
+
+@plain_value
+class JobChanged:
+    """Values of a job that its user or an operator has changed. None: as before."""
+
+    job: int
+    at_s: float
+    name: str | None = None
+    priority: int | None = None
+    weight: float | None = None
+    max_run_seconds: float | None = None
+    """Longest run time, in seconds; infinite for no limit."""
+    deadline_s: float | None = None
+    """Time of the deadline; infinite for none."""
+    by: str | None = None
+    """Name of the user who asked; None if unknown."""
 
 
 @value
@@ -340,6 +371,8 @@ External = (
     | NodeLeft
     | CancelRequested
     | HoldRequested
+    | RequeueRequested
+    | JobChanged
     | Allocated
     | PolicyFailed
     | PolicyTimedOut

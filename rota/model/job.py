@@ -8,9 +8,12 @@ from typing import NamedTuple
 
 from rota.errors import OptionError
 from rota.model.cluster import canonical
+from rota.model.dependency import Dependency
 from rota.model.units import MILLI, milligpus_of, width_of
 from rota.model.value import keyword_value
 
+MAX_PRIORITY = 1000
+"""Highest priority of a job, and with a minus the lowest."""
 RESIDENT_FRACTION = 0.1
 """Fraction of its peak GPU memory that a training job holds between two steps, if this was not measured (Gandiva, OSDI'18)."""
 
@@ -88,7 +91,7 @@ class Demand:
 
 @keyword_value
 class JobSpec:
-    """What a user requested. A spec never changes."""
+    """What a user requested. A change of a job is another spec."""
 
     name: str = ""
     """Job name, shown in tables."""
@@ -122,6 +125,13 @@ class JobSpec:
     """Name of the user who submitted the job."""
     retries: int = 0
     """How often the job is started again after it has failed."""
+    priority: int = 0
+    """Priority, from -1000 to 1000. Jobs of a higher priority come first under every policy."""
+    after: tuple[Dependency, ...] = ()
+    """Jobs that must have ended before this one starts."""
+    max_run_seconds: float | None = None
+    """Longest run time over all attempts, in seconds. Then the job is asked to save, and ends as failed. Time parked or suspended
+    does not count; None if there is no limit."""
     saves: bool | None = True
     """Whether the job saves its state when it is asked to stop, and resumes from there. A job that does not is never suspended to
     storage, unless it is preemptible: it is parked if possible, or else runs until it ends. None if unknown, which counts as
@@ -153,9 +163,13 @@ class JobSpec:
             raise OptionError("must be 0 or more, and finite.", field="steps", value=self.steps, hint=hint)
         if not 0 < self.weight < math.inf:
             raise OptionError("must be more than 0, and finite.", field="weight", value=self.weight, hint="weight=1")
-        for name, given in (("epoch_steps", self.epoch_steps), ("deadline_seconds", self.deadline_seconds), ("slo", self.slo)):
+        for name in ("epoch_steps", "deadline_seconds", "max_run_seconds", "slo"):
+            given = getattr(self, name)
             if given is not None and not 0 < given < math.inf:
                 raise OptionError("must be more than 0, and finite.", field=name, value=given, hint="leave it out")
+        if self.priority and (type(self.priority) is not int or not -MAX_PRIORITY <= self.priority <= MAX_PRIORITY):
+            limits = f"must be a whole number from -{MAX_PRIORITY} to {MAX_PRIORITY}."
+            raise OptionError(limits, field="priority", value=self.priority, hint="priority=0")
         if not (self.gpu_gib is None and self.least_gib is None and self.parked_gib is None):
             self._check_memory()
         if self.tenant:

@@ -34,6 +34,8 @@ class Reason(IntEnum):
     """A note from the policy's last answer, such as a deadline that cannot be met."""
     BACKING_OFF = 16
     """The last attempt failed in a way in which the next is likely to fail too, so the job pauses."""
+    DEPENDENCY = 17
+    """The job waits for other jobs to end."""
 
 
 @dataclass(frozen=True, slots=True)

@@ -6,17 +6,29 @@ from collections.abc import Callable, Mapping, Sequence
 from pathlib import PurePosixPath
 from typing import Annotated, Any, ClassVar, NoReturn, TypeVar
 
-from pydantic import AfterValidator, BaseModel, ConfigDict, Field, StrictInt, StrictStr, ValidationError, WithJsonSchema
+from pydantic import (
+    AfterValidator,
+    BaseModel,
+    ConfigDict,
+    Field,
+    StrictBool,
+    StrictInt,
+    StrictStr,
+    ValidationError,
+    WithJsonSchema,
+)
 
 from rota.errors import InputError, SpecError
 from rota.files.csv_table import shown
 from rota.server.identities import JobOwner
 from rota.wire.job_filter import MAX_TOGETHER
-from rota.wire.spec import Spec, located, spec_tree
+from rota.wire.job_request import JobPattern, JobRequest, Verb
+from rota.wire.spec import Seconds, Spec, located, spec_from, spec_tree
 from rota.wire.submission import Submission, naming
 
 MAX_USER_CHARS = 100
 MAX_PATH_CHARS = 4096
+MAX_WORD_CHARS = 20
 MAX_IDEMPOTENCY_KEY_CHARS = 200
 MAX_KEY_CHARS = 200
 """Maximum length of a job's key, which is that of a name."""
@@ -91,15 +103,60 @@ class SubmissionsBody(Body):
     env: Env = Field(default_factory=dict)
 
 
+Key = Annotated[
+    StrictInt | Annotated[StrictStr, Field(min_length=1, max_length=MAX_KEY_CHARS)], Field(description="Job id or name.")
+]
+LoseWork = Annotated[
+    StrictBool, Field(description="Whether jobs that neither save nor can be parked are stopped too, and lose their work.")
+]
+
+
 class CancellationsBody(Body):
     """Jobs to cancel."""
 
     example = '{"jobs": [412, "vit-huge"]}'
-    jobs: list[
-        Annotated[
-            StrictInt | Annotated[StrictStr, Field(min_length=1, max_length=MAX_KEY_CHARS)], Field(description="Job id or name.")
-        ]
-    ] = Field(max_length=MAX_TOGETHER)
+    jobs: list[Key] = Field(max_length=MAX_TOGETHER)
+
+
+class PatternBody(Body):
+    """Which jobs a request is about. A job fits if it fits every field that is not empty."""
+
+    example = '{"matching": {"user": "ana", "name": "sweep-*"}}'
+    user: StrictStr = Field("", max_length=MAX_USER_CHARS, description="User of the jobs.")
+    name: StrictStr = Field("", max_length=MAX_KEY_CHARS, description="Name, or a pattern with * and ?.")
+    tenant: StrictStr = Field("", max_length=MAX_PATH_CHARS, description="Tenant, with the tenants below it.")
+    phase: StrictStr = Field("", max_length=MAX_WORD_CHARS, description="Phase; `suspended` for parked or checkpointed jobs.")
+
+
+class VerbBody(Body):
+    """Details of a request about one job."""
+
+    example = '{"lose_work": true}'
+    lose_work: LoseWork = False
+    max_run_time: Seconds | None = Field(
+        None, description="With `requeue`: longest run time of the jobs, in seconds or like 24h, instead of that of their specs."
+    )
+
+
+class RequestBody(VerbBody):
+    """A request about several jobs, for all of them or for none."""
+
+    example = '{"verb": "hold", "jobs": [412, "vit-huge"]}'
+    verb: Verb
+    jobs: list[Key] = Field(default_factory=list, max_length=MAX_TOGETHER)
+    matching: PatternBody | None = Field(None, description="Pattern of the jobs, instead of `jobs`.")
+    dry_run: StrictBool = Field(False, description="Whether the jobs are only listed, and nothing happens.")
+
+
+class ChangeBody(Body):
+    """Fields of a job's spec that are to change. Null for no limit or no deadline."""
+
+    example = '{"priority": 10}'
+    name: StrictStr | None = Field(None, description="Job name.")
+    priority: int | None = Field(None, description="Priority from -1000 to 1000.")
+    weight: float | None = Field(None, description="Weight under fair policies.")
+    max_run_time: float | str | None = Field(None, description="Longest run time, in seconds or like 12h.")
+    deadline: str | None = Field(None, description="Date and time by which the job should finish.")
 
 
 class PolicyBody(Body):
@@ -111,13 +168,18 @@ class PolicyBody(Body):
     ]
 
 
-BODIES = (SubmissionBody, SubmissionsBody, CancellationsBody, PolicyBody)
+BODIES = (SubmissionBody, SubmissionsBody, CancellationsBody, VerbBody, RequestBody, PatternBody, ChangeBody, PolicyBody)
 _PROBLEMS: Mapping[str, tuple[str, str | None]] = {
     "user": ("is not the name of a user.", None),
     "workdir": ("is not an absolute path.", '"workdir": "/home/ana/run"'),
     "env": ("cannot be an environment variable.", '"env": {"PATH": "/usr/bin"}'),
     "idempotency_key": (f"is not a text of 1 to {MAX_IDEMPOTENCY_KEY_CHARS} characters.", '"idempotency_key": "4f1c0d7e"'),
     "policy": ("is not the name of a policy.", None),
+    "verb": (f"is not a request. All: {', '.join(Verb)}.", '"verb": "hold"'),
+    "max_run_time": ("is not a length of time.", '"max_run_time": "24h"'),
+    "lose_work": ("is not true or false.", '"lose_work": true'),
+    "dry_run": ("is not true or false.", '"dry_run": true'),
+    "matching": ("is not a pattern of jobs.", PatternBody.example),
 }
 """Field -> what a wrong value is not, and a correct one; None for the example of the body."""
 B = TypeVar("B", bound=Body)
@@ -150,9 +212,55 @@ def read_submissions(raw: bytes, owner_of: OwnerOf) -> list[Submission]:
     return found
 
 
-def read_cancellations(raw: bytes) -> list[str]:
-    """Parse the ids or names of jobs."""
-    return [str(key) for key in _read(CancellationsBody, raw).jobs]
+def read_cancellations(raw: bytes) -> JobRequest:
+    """Parse a request to cancel jobs."""
+    return JobRequest(verb=Verb.CANCEL, jobs=tuple(str(key) for key in _read(CancellationsBody, raw).jobs))
+
+
+def read_request(raw: bytes) -> JobRequest:
+    """Parse a request about several jobs."""
+    body = _read(RequestBody, raw)
+    matching = None if body.matching is None else JobPattern(**body.matching.model_dump())
+    if (matching is None) == ("jobs" not in body.model_fields_set):
+        raise InputError("needs either jobs or matching.", field="request", hint=RequestBody.example)
+    if body.verb is Verb.REQUEUE and matching is not None:
+        raise InputError("requeue needs the ids or names of jobs.", field="matching", hint='"jobs": [412]')
+    jobs = tuple(str(key) for key in body.jobs)
+    _check_limit(body.verb, body)
+    return JobRequest(
+        verb=body.verb,
+        jobs=jobs,
+        matching=matching,
+        lose_work=body.lose_work,
+        max_run_time=body.max_run_time,
+        dry_run=body.dry_run,
+    )
+
+
+def read_verb(verb: Verb, raw: bytes) -> JobRequest:
+    """Parse a request about one job, which its path names. The body may be empty, or null."""
+    raw = b"{}" if raw.strip() in (b"", b"null") else raw
+    body = _read(VerbBody, raw)
+    _check_limit(verb, body)
+    return JobRequest(verb=verb, lose_work=body.lose_work, max_run_time=body.max_run_time)
+
+
+def read_change(raw: bytes) -> tuple[Spec, frozenset[str]]:
+    """Parse a change of a job. Return a spec with the new values, and the names of the changed fields."""
+    changed = _read(ChangeBody, raw).model_fields_set
+    if not changed:
+        raise InputError(f"nothing changes. All fields: {', '.join(ChangeBody.model_fields)}.", hint=ChangeBody.example)
+    plain = {name: value for name, value in json.loads(raw).items() if value is not None or name in ("max_run_time", "deadline")}
+    if missing := changed - plain.keys():
+        raise InputError("must have a value.", field=min(missing), value="None", hint=ChangeBody.example)
+    return spec_from(spec_tree({"run": "true", **plain})), frozenset(changed)
+
+
+def _check_limit(verb: Verb, body: VerbBody) -> None:
+    if body.max_run_time is not None and verb is not Verb.REQUEUE:
+        raise InputError(
+            f"does not go with {verb}.", field="max_run_time", value=f"{body.max_run_time:g}", hint="rota change JOB"
+        )
 
 
 def read_policy(raw: bytes) -> str:
@@ -166,8 +274,8 @@ def _read(model: type[B], raw: bytes) -> B:
         raise InputError("the request is nested too deeply.", hint=model.example) from None
     except ValueError as problem:
         raise InputError(f"the request is not JSON: {shown(str(problem))}.", hint=model.example) from None
-    if not isinstance(plain, dict) or ("jobs" in model.model_fields and not isinstance(plain.get("jobs"), list)):
-        listed = " with a list of jobs" if "jobs" in model.model_fields else ""
+    if not isinstance(plain, dict) or (_has_jobs(model) and not isinstance(plain.get("jobs"), list)):
+        listed = " with a list of jobs" if _has_jobs(model) else ""
         raise InputError(f"the request is not a JSON object{listed}.", hint=model.example)
     try:
         json.dumps(plain, ensure_ascii=False).encode()
@@ -177,6 +285,11 @@ def _read(model: type[B], raw: bytes) -> B:
         return model.model_validate(plain)
     except ValidationError as problem:
         _refuse(model, plain, problem.errors(include_url=False))
+
+
+def _has_jobs(model: type[Body]) -> bool:
+    """Return whether a body needs a list of jobs."""
+    return "jobs" in model.model_fields and model.model_fields["jobs"].is_required()
 
 
 def _refuse(model: type[Body], plain: Mapping[str, Any], faults: Sequence[Any]) -> NoReturn:

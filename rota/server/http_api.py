@@ -17,16 +17,16 @@ from starlette.exceptions import HTTPException
 from rota import __version__
 from rota.errors import InputError, OptionError, RotaError
 from rota.files.csv_table import shown
+from rota.live.requests import check_priority
+from rota.server.acting import By, acting
 from rota.server.answers import HttpError, JsonAnswer, status_of
-from rota.server.auth import ACTOR, API, RequestGuard
+from rota.server.auth import API, RequestGuard
 from rota.server.bodies import (
     MAX_KEY_CHARS,
-    CancellationsBody,
     OwnerOf,
     PolicyBody,
     SubmissionBody,
     SubmissionsBody,
-    read_cancellations,
     read_policy,
     read_submission,
     read_submissions,
@@ -34,25 +34,28 @@ from rota.server.bodies import (
 from rota.server.changes import MAX_WAIT_SECONDS, ChangeFeed, ChangeSource
 from rota.server.description import body_of, describe, problems
 from rota.server.identities import Identities
+from rota.server.job_routes import add_job_requests
 from rota.server.privacy import Privacy
 from rota.server.readiness import Readiness
 from rota.wire.actor import Actor
 from rota.wire.job_filter import MAX_DAYS, MAX_JOBS, PAGE_JOBS, UNFINISHED, JobFilter
+from rota.wire.job_request import JobRequest
 from rota.wire.rows import (
     ActorRow,
-    CancelRow,
     EventRow,
     JobRow,
     LogChunk,
     NodeRow,
     PageRow,
     ReadyRow,
+    RequestRow,
     StatusRow,
     TakenRow,
     UsageReportRow,
     WhyRow,
 )
-from rota.wire.submission import Submission
+from rota.wire.spec import Spec
+from rota.wire.submission import Submission, naming
 
 MAX_PIECE_BYTES = 1_048_576
 _MAX_INTEGER = 2**53
@@ -82,15 +85,6 @@ Seen = Annotated[int, Query(ge=0, le=_MAX_INTEGER, description="Number of change
 Timeout = Annotated[float, Query(ge=0, allow_inf_nan=False, description=f"Longest wait, in s; at most {MAX_WAIT_SECONDS:g}.")]
 
 
-def _actor(request: Request) -> Actor:
-    """Return who sent the request. The guard refuses requests of unknown users."""
-    actor: Actor = request.scope[ACTOR]
-    return actor
-
-
-By = Annotated[Actor, Depends(_actor)]
-
-
 @dataclass(frozen=True, slots=True, kw_only=True)
 class HealthRow:
     """Response of a running process."""
@@ -112,8 +106,8 @@ class ServedDaemon(ChangeSource, Protocol):
 
     def submit(self, sent: Submission) -> JobRow: ...
     def submit_many(self, submissions: Sequence[Submission]) -> list[TakenRow]: ...
-    def cancel(self, job: int, by: Actor) -> JobRow: ...
-    def cancel_many(self, keys: Sequence[str], by: Actor) -> list[CancelRow]: ...
+    def request(self, wanted: JobRequest, by: Actor) -> list[RequestRow]: ...
+    def change_job(self, job: int, spec: Spec, changed: Collection[str], by: Actor) -> JobRow: ...
     def jobs(self, wanted: JobFilter = UNFINISHED) -> list[JobRow]: ...
     def page(self, wanted: JobFilter = UNFINISHED) -> PageRow: ...
     def job(self, key: str, unique: bool = False, user: str | None = None) -> JobRow: ...
@@ -194,9 +188,10 @@ def _router(daemon: ServedDaemon, changes: ChangeFeed, privacy: Privacy) -> APIR
         openapi_extra=body_of(SubmissionBody),
         responses=problems(HTTPStatus.CONFLICT, _NOT_NOW),
     )
-    def submit(sent: Annotated[Submission, Depends(_submission)]) -> JsonAnswer:
+    def submit(sent: Annotated[Submission, Depends(_submission)], by: By) -> JsonAnswer:
         """Submit a job. When the response arrives, the job is in the journal. Repeating a submission with the same
         `idempotency_key` returns the existing job."""
+        check_priority(sent.spec.priority, operator=by.is_operator)
         return JsonAnswer(daemon.submit(sent), HTTPStatus.CREATED)
 
     @api.get("/jobs", response_model=list[JobRow])
@@ -236,22 +231,12 @@ def _router(daemon: ServedDaemon, changes: ChangeFeed, privacy: Privacy) -> APIR
         openapi_extra=body_of(SubmissionsBody),
         responses=problems(HTTPStatus.CONFLICT, _NOT_NOW),
     )
-    def submit_many(sent: Annotated[list[Submission], Depends(_submissions)]) -> JsonAnswer:
+    def submit_many(sent: Annotated[list[Submission], Depends(_submissions)], by: By) -> JsonAnswer:
         """Submit several jobs, all or none. When the response arrives, they are in the journal."""
+        for index, each in enumerate(sent):
+            with naming(index):
+                check_priority(each.spec.priority, operator=by.is_operator)
         return JsonAnswer(daemon.submit_many(sent), HTTPStatus.CREATED)
-
-    @api.post(
-        "/cancellations",
-        response_model=list[CancelRow],
-        openapi_extra=body_of(CancellationsBody),
-        responses={**_OF_A_JOB, **problems(_NOT_NOW)},
-    )
-    def cancel_many(keys: Annotated[list[str], Depends(_cancellations)], by: By) -> JsonAnswer:
-        """Cancel several jobs. If a key matches no job or several jobs, none is cancelled."""
-        try:
-            return JsonAnswer(daemon.cancel_many(keys, by))
-        except OptionError as error:
-            raise HttpError(error, HTTPStatus.CONFLICT) from None
 
     # A key is an id, a name or the unique beginning of one. Names may contain slashes, hence `path`; longer paths come first.
     @api.get("/jobs/{key:path}/why", response_model=WhyRow, responses=_OF_A_JOB)
@@ -274,10 +259,7 @@ def _router(daemon: ServedDaemon, changes: ChangeFeed, privacy: Privacy) -> APIR
         privacy.check_may_read(row, by)
         return JsonAnswer(daemon.logs(row.id, offset, limit, tail))
 
-    @api.post("/jobs/{key:path}/cancel", response_model=JobRow, responses={**_OF_A_JOB, **problems(_NOT_NOW)})
-    def cancel(key: str, by: By) -> JsonAnswer:
-        """Cancel a job."""
-        return JsonAnswer(daemon.cancel(found(key, by, unique=True).id, by))
+    add_job_requests(api, daemon, found)
 
     @api.get("/jobs/{key:path}", response_model=JobRow, responses=_OF_A_JOB)
     def job(key: str, unique: Unique = False, *, by: By) -> JsonAnswer:
@@ -329,7 +311,7 @@ async def _policy(request: Request) -> str:
 
 def _owner_of(request: Request) -> OwnerOf:
     identities: Identities = request.app.state.identities
-    return partial(identities.job_owner, _actor(request))
+    return partial(identities.job_owner, acting(request))
 
 
 async def _submission(request: Request) -> Submission:
@@ -338,10 +320,6 @@ async def _submission(request: Request) -> Submission:
 
 async def _submissions(request: Request) -> list[Submission]:
     return await to_thread.run_sync(read_submissions, await request.body(), _owner_of(request))
-
-
-async def _cancellations(request: Request) -> list[str]:
-    return read_cancellations(await request.body())
 
 
 def _errors(app: FastAPI) -> None:

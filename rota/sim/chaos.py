@@ -36,6 +36,7 @@ from rota.model.events import (
     Outcome,
     PolicyFailed,
     PolicyTimedOut,
+    RequeueRequested,
     Submitted,
     TimerFired,
 )
@@ -577,5 +578,6 @@ class Chaos:
         if known:
             self._count("holds")
             job = self.dice.choice(known)
-            self.tell([HoldRequested(job, self.now_s)])
+            again = self.dice.random() < 0.5
+            self.tell([RequeueRequested(job, self.now_s) if again else HoldRequested(job, self.now_s)])
             self._at(self.now_s + self.dice.uniform(1, 40), lambda: self.tell([HoldRequested(job, self.now_s, held=False)]))

@@ -21,7 +21,6 @@ from rota.model.commands import CallPolicy, Command, Kill, Launch, Renew, Resize
 from rota.model.counted import counted
 from rota.model.events import (
     Allocated,
-    Decided,
     Exited,
     External,
     NodeDrainChanged,
@@ -45,6 +44,7 @@ from rota.sim.hope import Hope
 from rota.sim.measure import MEASUREMENTS, measure
 from rota.sim.physics import Physics
 from rota.sim.record import FEEDBACK_STEPS, Record
+from rota.sim.recorded_step import Journal, recorded_step
 from rota.sim.run import WHOLE, SimulatedAttempt
 
 
@@ -62,9 +62,6 @@ class _Mark(NamedTuple):
 
 Progress = Callable[[int, int, float], None]
 """Called regularly with the number of finished jobs, the number of all jobs, and the simulated time in seconds."""
-
-Journal = list[tuple[float, list[External], Decided | None]]
-"""Entries of time, events that the core received, and its decision."""
 
 MAX_TURNS = 20_000
 """Minimum number of scheduler steps (plans, policy calls, reports) between two checks that jobs make progress."""
@@ -155,7 +152,7 @@ class Engine:
         total, instants = len(self.arrivals), 0
         record, carry_out, clock = self.record, self._carry_out, time.perf_counter
         cycle, whole_steps = self.scheduler.state.cycle, self.physics.whole_steps_seconds
-        step = self.scheduler.step if self._journal is None else partial(self._recorded_step, self._journal)
+        step = self._stepper()
         while record.ended < total:
             events = self._next_events()
             while events:
@@ -183,11 +180,9 @@ class Engine:
         self.record.instants = instants
         return self.record
 
-    def _recorded_step(self, journal: Journal, now_s: float, events: list[External]) -> list[Command]:
-        self.scheduler.fold(now_s, events)
-        decided = self.scheduler.decide()
-        journal.append((now_s, events, decided))
-        return self.scheduler.commit(decided)
+    def _stepper(self) -> Callable[[float, list[External]], list[Command]]:
+        """Return the function that takes a step of the scheduler."""
+        return self.scheduler.step if self._journal is None else partial(recorded_step, self.scheduler, self._journal)
 
     # Time --------------------------------------------------------------------------------------------------------
 

@@ -19,9 +19,10 @@ from rota.model.events import Allocated, Exited, External, Progressed, Started
 from rota.model.job import Arrival, JobSpec
 from rota.model.policy import Policy
 from rota.model.units import FOREVER, Ints
-from rota.sim.engine import EXIT, Engine, Journal
+from rota.sim.engine import EXIT, Engine
 from rota.sim.physics import Physics
 from rota.sim.record import Record
+from rota.sim.recorded_step import Journal
 from rota.sim.run import WHOLE, SimulatedAttempt
 
 MIN_STEPS = 1e-6

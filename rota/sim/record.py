@@ -77,7 +77,7 @@ class Record:
     first_run_s: Floats
     finished_s: Floats
     cancelled_s: Floats
-    """Time at which a search cancelled the job; such a job never finishes."""
+    """Time at which a search cancelled the job, or at which it reached its limit on run time; such a job never finishes."""
     feedback_s: Floats
     """Time at which the job had made FEEDBACK_STEPS steps, or all its steps if it has fewer."""
     gpus: Floats
@@ -97,6 +97,8 @@ class Record:
     colocation: bool = False
     """Whether jobs were allowed to share GPUs."""
     ended: int = 0
+    over_limit: int = 0
+    """Number of jobs that reached their limit on run time."""
     decisions: int = 0
     decision_seconds: float = 0.0
     """Real time that the core and the policy took, in seconds."""

@@ -19,6 +19,8 @@
 | `weight` | more than 0; empty: 1 |
 | `deadline` | seconds after submission until which the job should finish; empty: none |
 | `slo` | deadline as a multiple of the job's run time on exclusive V100s |
+| `priority` | whole number from -1000 to 1000; jobs of a higher priority come first; empty: 0 |
+| `max_run_time` | longest run time, in seconds; then the job fails; empty: none |
 | `tenant`, `user` | owner of the job |
 | `retries` | number of failures of its own that the job may have; empty: 0 |
 
@@ -29,7 +31,7 @@
 
 from rota.errors import TraceError
 from rota.files.csv_table import CsvRow, FileTable
-from rota.model.job import Arrival, JobSpec
+from rota.model.job import MAX_PRIORITY, Arrival, JobSpec
 from rota.model.units import MILLI, milligpus_of
 from rota.traces.format import Format
 from rota.traces.parts import accelerators, weight
@@ -51,6 +53,8 @@ def arrival(row: CsvRow) -> Arrival:
         weight=weight(row, "weight"),
         deadline_seconds=_limit(row, "deadline"),
         slo=_limit(row, "slo"),
+        priority=_priority(row),
+        max_run_seconds=_limit(row, "max_run_time"),
         tenant=row.text("tenant"),
         user=row.text("user"),
         retries=row.whole("retries", least=0) if row.text("retries") else 0,
@@ -109,6 +113,8 @@ def cells(arrival: Arrival, work: str) -> dict[str, str]:
         "weight": "" if spec.weight == 1.0 else _plain(spec.weight),
         "deadline": _plain(spec.deadline_seconds),
         "slo": _plain(spec.slo),
+        "priority": str(spec.priority) if spec.priority else "",
+        "max_run_time": _plain(spec.max_run_seconds),
         "tenant": spec.tenant,
         "user": spec.user,
         "retries": str(spec.retries) if spec.retries else "",
@@ -127,6 +133,17 @@ def _limit(row: CsvRow, column: str) -> float | None:
 def _plain(value: float | None) -> str:
     """Return the shortest text that reads back as the same number; empty for None."""
     return "" if value is None else repr(float(value)).removesuffix(".0")
+
+
+def _priority(row: CsvRow) -> int:
+    text = row.text("priority")
+    if not text:
+        return 0
+    digits = text.removeprefix("-")
+    if not (digits.isascii() and digits.isdigit() and int(digits) <= MAX_PRIORITY):
+        problem = f"must be a whole number from -{MAX_PRIORITY} to {MAX_PRIORITY}."
+        raise row.wrong("priority", problem, hint="0, or leave it empty")
+    return int(text)
 
 
 def _name(row: CsvRow) -> str:
@@ -170,6 +187,8 @@ ROTA = Format(
         "weight",
         "deadline",
         "slo",
+        "priority",
+        "max_run_time",
         "tenant",
         "user",
         "retries",

@@ -16,7 +16,6 @@ from rota.wire.job_filter import MAX_TOGETHER, PAGE_JOBS
 from rota.wire.problems import MAX_SEVERAL_BYTES
 from rota.wire.rows import (
     ActorRow,
-    CancelRow,
     EventRow,
     GpuRow,
     JobRow,
@@ -24,6 +23,7 @@ from rota.wire.rows import (
     NodeRow,
     PageRow,
     ReasonRow,
+    RequestRow,
     StatusRow,
     TakenRow,
     TrialRow,
@@ -66,7 +66,7 @@ Row = TypeVar(
     LogChunk,
     PageRow,
     TakenRow,
-    CancelRow,
+    RequestRow,
     EventRow,
     UsageGroupRow,
     UsageReportRow,
@@ -83,7 +83,7 @@ _ROWS = (
     LogChunk,
     PageRow,
     TakenRow,
-    CancelRow,
+    RequestRow,
     EventRow,
     UsageGroupRow,
     UsageReportRow,
@@ -252,21 +252,69 @@ class Client:
 
     def cancel(self, key: int | str) -> JobRow:
         """Cancel a job."""
-        return _job(self._transport.ask("POST", _way(key, "cancel")))
+        return self._ask("cancel", key)
 
-    def cancel_many(self, keys: Iterable[int | str]) -> list[CancelRow]:
+    def hold(self, key: int | str) -> JobRow:
+        """Keep a waiting job from starting until it is released."""
+        return self._ask("hold", key)
+
+    def release(self, key: int | str) -> JobRow:
+        """Let a held or suspended job run again."""
+        return self._ask("release", key)
+
+    def suspend(self, key: int | str, *, lose_work: bool = False) -> JobRow:
+        """Save or park a running job, and keep it away until it is resumed. A job that would lose work is refused, unless
+        `lose_work`."""
+        return self._ask("suspend", key, {"lose_work": lose_work})
+
+    def resume(self, key: int | str) -> JobRow:
+        """Let a suspended or held job run again."""
+        return self._ask("resume", key)
+
+    def requeue(self, key: int | str, *, lose_work: bool = False, max_run_time: float | str | None = None) -> JobRow:
+        """Save and stop a running job, which then waits for GPUs again; or submit an ended job again, and return the new job.
+        `max_run_time`: its longest run time, such as `24h`."""
+        return self._ask("requeue", key, {"lose_work": lose_work, "max_run_time": max_run_time})
+
+    def change(self, key: int | str, **values: Any) -> JobRow:
+        """Change the `name`, `priority`, `weight`, `max_run_time` or `deadline` of a job that has not ended. None for no limit
+        and no deadline."""
+        return _job(self._transport.ask("PATCH", _way(key), body=values))
+
+    def _ask(self, verb: str, key: int | str, body: Mapping[str, Any] | None = None) -> JobRow:
+        return _job(self._transport.ask("POST", _way(key, verb), body=body))
+
+    def cancel_many(self, keys: Iterable[int | str]) -> list[RequestRow]:
         """Cancel several jobs in one transaction. If a key matches no job or several jobs, none is cancelled."""
-        found: list[CancelRow] = []
+        found: list[RequestRow] = []
         asked = [str(key) for key in keys]
         for first in range(0, len(asked), MAX_TOGETHER):
             some = asked[first : first + MAX_TOGETHER]
             plain = self._transport.ask("POST", "/cancellations", body={"jobs": some}, more_seconds=SECONDS_PER_JOB * len(some))
-            found += [_row(CancelRow, {**each, "job": _job(each["job"])}) for each in plain]
+            found += [_request_row(each) for each in plain]
         return found
 
     def me(self) -> ActorRow:
         """Return the user whom the scheduler takes this client for, and their role."""
         return _row(ActorRow, self._transport.ask("GET", "/me"))
+
+    def request(
+        self,
+        verb: str,
+        keys: Iterable[int | str] = (),
+        *,
+        matching: Mapping[str, str] | None = None,
+        lose_work: bool = False,
+        max_run_time: float | str | None = None,
+        dry_run: bool = False,
+    ) -> list[RequestRow]:
+        """Cancel, hold, release, suspend, resume or requeue jobs in one transaction, all or none. `matching` selects unfinished
+        jobs by `user`, `name` (a pattern with * and ?), `tenant` or `phase` instead of `keys`. With `dry_run`, only list them."""
+        asked: dict[str, Any] = {"verb": verb, "lose_work": lose_work, "dry_run": dry_run, "max_run_time": max_run_time}
+        jobs = [str(key) for key in keys]
+        asked |= {"jobs": jobs} if matching is None else {"matching": dict(matching)}
+        more = SECONDS_PER_JOB * (len(jobs) if matching is None else MAX_TOGETHER)
+        return [_request_row(each) for each in self._transport.ask("POST", "/requests", body=asked, more_seconds=more)]
 
     def status(self) -> StatusRow:
         """Return the cluster in one row: GPUs, policy, jobs by phase."""
@@ -353,6 +401,30 @@ class Job:
         """Cancel the job."""
         return self._client.cancel(self.id)
 
+    def change(self, **values: Any) -> JobRow:
+        """Change the `name`, `priority`, `weight`, `max_run_time` or `deadline` of the job. None for no limit and no deadline."""
+        return self._client.change(self.id, **values)
+
+    def hold(self) -> JobRow:
+        """Keep the job from starting while it waits."""
+        return self._client.hold(self.id)
+
+    def release(self) -> JobRow:
+        """Let the job run again after `hold` or `suspend`."""
+        return self._client.release(self.id)
+
+    def suspend(self, *, lose_work: bool = False) -> JobRow:
+        """Save or park the job, and keep it away until it is resumed."""
+        return self._client.suspend(self.id, lose_work=lose_work)
+
+    def resume(self) -> JobRow:
+        """Let the job run again after `suspend` or `hold`."""
+        return self._client.resume(self.id)
+
+    def requeue(self, *, lose_work: bool = False, max_run_time: float | str | None = None) -> "Job":
+        """Save and stop the job, which then waits for GPUs again; or submit it again if it has ended, and return the new job."""
+        return Job(self._client, self._client.requeue(self.id, lose_work=lose_work, max_run_time=max_run_time))
+
 
 def new_key() -> str:
     """Return a unique submission key."""
@@ -434,6 +506,10 @@ def _row(kind: type[Row], plain: Mapping[str, Any]) -> Row:
         return kind(**{name: value for name, value in plain.items() if name in _NAMES[kind]})
     except (AttributeError, TypeError):
         raise RotaError("The scheduler's response lacks a field.", hint="the same version of Rota on both sides") from None
+
+
+def _request_row(plain: Mapping[str, Any]) -> RequestRow:
+    return _row(RequestRow, {**plain, "job": _job(plain["job"])})
 
 
 def _job(plain: Mapping[str, Any]) -> JobRow:

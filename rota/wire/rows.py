@@ -60,6 +60,8 @@ class JobRow:
     accepted_accelerators: list[str] = field(default_factory=list)
     """Accepted accelerator types; empty if the job accepts any."""
     weight: float = 1.0
+    priority: int = 0
+    """Priority of the job. Jobs of a higher one come first."""
     tenant: str | None = None
     """Path of the job's tenant; None if it has none."""
     steps_done: float | None = None
@@ -168,13 +170,17 @@ class ActorRow:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class CancelRow:
-    """A job for which cancellation was requested."""
+class RequestRow:
+    """A job for which a change was requested: cancel, hold, release, suspend, resume or requeue."""
 
     was: str
     """Phase before the request."""
+    changed: bool = True
+    """Whether the request changed anything for the job."""
+    requested: int = 0
+    """Number of the job that the request names."""
     job: JobRow
-    """Row of the job after the request."""
+    """Row of the job after the request. An ended job that was submitted again is another job, with another number."""
 
     def to_dict(self) -> dict[str, Any]:
         return asdict(self)
@@ -216,8 +222,8 @@ class EventRow:
     job: int
     at: str
     kind: str
-    """Kind: submitted, started, resumed, moved, resized, parked, suspended, held, released, lost, finished, failed or
-    cancelled."""
+    """Kind: submitted, started, resumed, moved, resized, parked, suspended, held, released, requeued, changed, lost, finished,
+    failed or cancelled."""
     text: str
     """The event as a sentence, without its time."""
     by: str | None = None

@@ -25,6 +25,8 @@ from rota.errors import SpecError
 from rota.files.csv_table import closest, shown
 from rota.files.tree import DEEPEST, TreeEntry, duration_seconds, read_tree
 from rota.model.cluster import ACCELERATOR, canonical
+from rota.model.dependency import When
+from rota.model.job import MAX_PRIORITY
 from rota.model.units import MILLI, milligpus_of
 
 _ENV_NAME = re.compile(r"[A-Za-z_][A-Za-z0-9_]*", re.ASCII)
@@ -40,6 +42,7 @@ MAX_SECONDS = 1e8
 MIN_WEIGHT, MAX_WEIGHT = 1e-6, 1e6
 MAX_TEXT = 4096
 MAX_TYPES = 64
+MAX_AFTER = 1000
 _DEADLINES_S = 0.0, 253370764800.0
 """Range of deadlines as Unix times: the years 1970 to 9998."""
 
@@ -65,8 +68,11 @@ EXAMPLES: Mapping[str, str] = {
     "gpu_memory": "gpu_memory: 12 GiB",
     "profile": "profile: resnet50/bs64",
     "weight": "weight: 2",
+    "priority": "priority: 10",
     "tenant": "tenant: vision/pretraining",
     "deadline": "deadline: 2030-12-01T09:00",
+    "after": "after: [412], or after: [{job: 412, when: ended}]",
+    "max_run_time": "max_run_time: 12h",
     "batch": "batch: {size: 64, min: 32, max: 256}",
     "retries": "retries: 3",
     "workdir": "workdir: /srv/train",
@@ -199,6 +205,25 @@ class Checkpoint(_Strict):
         return value
 
 
+class After(_Strict):
+    """Another job that must end before this one starts."""
+
+    job: Annotated[int, Field(ge=0)] | Text | None = Field(None, description="Id or name of the job.")
+    index: int | None = Field(None, ge=0, description="Instead: index of an earlier job of the same request, from 0.")
+    when: When = Field(When.OK, description="How the job must end: ok (finished), ended (in any way) or failed.")
+
+    @field_validator("job", "index", mode="before")
+    @classmethod
+    def _sayable(cls, value: Any) -> Any:
+        return _not_a_truth(value)
+
+    @model_validator(mode="after")
+    def _one(self) -> "After":
+        if (self.job is None) == (self.index is None):
+            raise ValueError("needs either job or index")
+        return self
+
+
 class Batch(_Strict):
     """An elastic batch size."""
 
@@ -270,9 +295,28 @@ class Spec(_Strict):
     weight: float = Field(
         1.0, ge=MIN_WEIGHT, le=MAX_WEIGHT, allow_inf_nan=False, description="Weight under fair policies, within the tenant."
     )
+    priority: int = Field(
+        0,
+        ge=-MAX_PRIORITY,
+        le=MAX_PRIORITY,
+        description="Priority from -1000 to 1000. Jobs of a higher priority come first under every policy, and take GPUs "
+        "from jobs of a lower one.",
+    )
     tenant: str | None = Field(None, max_length=MAX_TEXT, description="Tenant of the job, as a path such as vision/pretraining.")
     deadline: Annotated[datetime | None, BeforeValidator(_date)] = Field(
         None, description="Date and time by which the job should finish, for policies that use deadlines."
+    )
+    after: Annotated[list[Annotated[int, Field(ge=0)] | Text | After], BeforeValidator(_one_or_many)] = Field(
+        default_factory=list,
+        max_length=MAX_AFTER,
+        description="Jobs that must end before this one starts, by id or name. `{job: 412, when: failed}` waits for another end "
+        "than a successful one: ok, ended or failed. If the job can never start, it is cancelled.",
+    )
+    max_run_time: Seconds | None = Field(
+        None,
+        description="Longest run time, such as 12h. Then the job is asked to save and ends as failed. Time parked or suspended "
+        "does not count.",
+        json_schema_extra={"example": "12h"},
     )
     batch: Batch | None = Field(None, description="Elastic batch size.")
     retries: int = Field(0, ge=0, le=1000, description="Number of restarts after failures; suspensions do not count.")
@@ -300,7 +344,19 @@ class Spec(_Strict):
         """Batch sizes that the job accepts; empty if its spec has no batch size."""
         return self.batch.sizes if self.batch is not None else ()
 
-    @field_validator("gpus", "steps", "weight", "retries", "name", "profile", mode="before")
+    @property
+    def awaited(self) -> list[After]:
+        """Jobs that must end before this one starts."""
+        return [each if isinstance(each, After) else After(job=each, index=None, when=When.OK) for each in self.after]
+
+    @field_validator("after", mode="before")
+    @classmethod
+    def _no_truths(cls, value: Any) -> Any:
+        for each in value if isinstance(value, list) else [value]:
+            _not_a_truth(each)
+        return value
+
+    @field_validator("gpus", "steps", "weight", "priority", "retries", "name", "profile", mode="before")
     @classmethod
     def _sayable(cls, value: Any) -> Any:
         return _not_a_truth(value)
@@ -430,6 +486,8 @@ def decode_spec(plain: Mapping[str, Any]) -> Spec:
     for name, part in (("gpus", Range), ("checkpoint", Checkpoint), ("batch", Batch)):
         if isinstance(found.get(name), dict):
             found[name] = part.model_construct(**found[name])
+    if found.get("after"):
+        found["after"] = [After.model_validate(each) if isinstance(each, dict) else each for each in found["after"]]
     if found.get("deadline") is not None:
         found["deadline"] = datetime.fromisoformat(found["deadline"])
     return Spec.model_construct(**found)
@@ -486,5 +544,5 @@ def located(root: TreeEntry, faults: Iterable[Any]) -> SpecError:
 
 def _fields(way: tuple[Any, ...]) -> list[str]:
     """Return the field names that are allowed at this place."""
-    inner: dict[str, type[BaseModel]] = {"checkpoint": Checkpoint, "batch": Batch, "gpus": Range}
+    inner: dict[str, type[BaseModel]] = {"checkpoint": Checkpoint, "batch": Batch, "gpus": Range, "after": After}
     return list((inner.get(str(way[0]), Spec) if way else Spec).model_fields)

@@ -53,7 +53,7 @@ class HttpTransport:
     ) -> Any:
         """Send a request and return its response. `more_seconds` is added to the time limit; `most_bytes` is the largest body. A
         request that changes something is sent once."""
-        data = _packed(body, most_bytes) if method == "POST" else None
+        data = _packed(body, most_bytes) if method != "GET" else None
         target = f"/api/v1{path}" + (f"?{urlencode(query)}" if query else "")
         headers = {"Content-Type": "application/json", "Connection": "close"}
         if self._token is not None:
@@ -102,7 +102,7 @@ class HttpTransport:
             answer = connection.getresponse()
             return answer.status, answer.read(), answer.getheader("Rota-Version")
         except (OSError, http.client.HTTPException) as problem:
-            raise self._unreachable(problem, reached=reached, changes=method == "POST") from problem
+            raise self._unreachable(problem, reached=reached, changes=method != "GET") from problem
         finally:
             connection.close()
 

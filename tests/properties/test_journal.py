@@ -27,8 +27,9 @@ from rota.policies.las import Las
 from rota.policies.queues import QueueMemory
 from rota.policies.srtf import Srtf
 from rota.policies.tiresias import Tiresias
-from rota.sim.engine import Engine, Journal
+from rota.sim.engine import Engine
 from rota.sim.physics import Physics
+from rota.sim.recorded_step import Journal
 from tests.examples import examples
 
 WORDS = make_codec(QueueMemory)

@@ -25,9 +25,10 @@ from rota.placers.random import Random
 from rota.placers.spread import Spread
 from rota.report.bounds import bounds
 from rota.report.metrics import summarise
-from rota.sim.engine import Engine, Journal
+from rota.sim.engine import Engine
 from rota.sim.physics import Physics
 from rota.sim.record import Record
+from rota.sim.recorded_step import Journal
 from tests.examples import examples
 from tests.packing import Crowded, Evenly
 

@@ -54,6 +54,9 @@ def confirm(core: Scheduler) -> int:
             promised = np.bincount(state.nodes.cluster.gpu_pool[taken], minlength=pools)
         if code is Reason.HELD:
             assert job in state.jobs.held
+        elif code is Reason.DEPENDENCY:
+            awaited = headline.facts["waits_for"]
+            assert awaited and all(each["job"] in state.jobs.row for each in awaited)  # type: ignore[attr-defined]
         elif code is Reason.NO_SUCH_ACCELERATOR:
             assert not accepted
         elif code is Reason.UNSATISFIABLE:

@@ -11,13 +11,13 @@ from rota.core.fold.attempts import (
     end_on_node,
     exited,
     finish,
-    mark_for_kill,
     saved,
     saves_after_all,
     started,
     suspended,
 )
 from rota.core.fold.deficits import subtract_mean_deficit
+from rota.core.fold.dependencies import wait_for_others
 from rota.core.fold.measurements import abort_trials, begin_trial, measured
 from rota.core.fold.node_events import (
     gpus_taken,
@@ -30,6 +30,8 @@ from rota.core.fold.node_events import (
     node_reported,
     nodes_reported,
 )
+from rota.core.fold.requests import cancel_requested, hold_requested, job_changed, requeue_requested
+from rota.core.fold.run_limit import end_over_limit
 from rota.core.fold.setbacks import clear_setbacks, end_pauses
 from rota.core.learn.failing_nodes import review
 from rota.core.learn.job_lengths import note
@@ -38,7 +40,6 @@ from rota.core.learn.slow_gpus import watch
 from rota.core.settings import Settings
 from rota.core.state.accounts import time_shares
 from rota.core.state.job_table import NO_JOB
-from rota.core.state.phases import HELD, TO_CANCEL
 from rota.core.state.records import Attempt, AttemptEnd, InFlight, PolicyAnswer, same_gpus
 from rota.core.state.state import State
 from rota.model.allocation import Allocation, Assignment, CallJobs, Ranking, Shares
@@ -52,6 +53,7 @@ from rota.model.events import (
     Exited,
     GpusTaken,
     HoldRequested,
+    JobChanged,
     Measured,
     NodeDrainChanged,
     NodeJoined,
@@ -62,6 +64,7 @@ from rota.model.events import (
     PolicyFailed,
     PolicyTimedOut,
     Progressed,
+    RequeueRequested,
     Started,
     Submitted,
     Suspended,
@@ -84,6 +87,8 @@ def set_clock(state: State, settings: Settings, now_s: float) -> None:
     """Advance the clock. While there are no jobs, the first round has not begun."""
     if now_s > state.now_s:
         state.now_s = now_s
+    if state.jobs.ended_because:
+        state.jobs.ended_because.clear()
     if not state.jobs.row:
         state.cycle.next_round_s = settings.decide.first_round_s(state.now_s)
 
@@ -100,6 +105,8 @@ def advance(state: State, settings: Settings) -> None:
         review(state, settings)
     if state.jobs.setbacks:
         end_pauses(state)
+    if "max_run_seconds" in state.jobs.table.in_use:
+        end_over_limit(state)
     if settings.node_timeout_seconds < FOREVER:
         silent = state.nodes.node_up & (state.nodes.node_heard_s + settings.node_timeout_seconds <= now)
         for node in np.flatnonzero(silent).tolist():
@@ -117,6 +124,8 @@ def advance(state: State, settings: Settings) -> None:
 def _submitted(state: State, settings: Settings, event: Submitted) -> None:
     if event.job > state.jobs.last_job:  # numbers rise, so anything else is a repeat
         state.add_job(event.job, event.spec, event.at_s, settings.colocation)
+        if event.spec.after and not wait_for_others(state, event.job, event.spec.after):
+            finish(state, event.job, state.jobs.row[event.job], Phase.CANCELLED, event.at_s)
         state.cycle.invalidate()
 
 
@@ -162,28 +171,6 @@ def _learn_from(state: State, settings: Settings, rows: Ints, done: Floats, befo
         learn(state, rows[clean], done[clean], seconds[clean])
     if settings.learn_variability and state.beliefs.learning is not None:
         watch(state, settings, rows, clean, at_s)
-
-
-def _cancel_asked(state: State, settings: Settings, event: CancelRequested) -> None:
-    row = state.jobs.row.get(event.job)
-    if row is None:
-        return
-    if event.job in state.jobs.attempts:
-        state.jobs.block(event.job, TO_CANCEL)
-        mark_for_kill(state, event.job)
-    else:
-        finish(state, event.job, row, Phase.CANCELLED, event.at_s)
-
-
-def _hold_asked(state: State, settings: Settings, event: HoldRequested) -> None:
-    row = state.jobs.row.get(event.job)
-    if row is None or event.held == state.jobs.is_blocked(event.job, HELD):
-        return
-    (state.jobs.block if event.held else state.jobs.unblock)(event.job, HELD)
-    if event.held:
-        state.set_desired(event.job, row, -1, None)
-        state.requeue(event.job)
-    state.cycle.invalidate()
 
 
 def _allocated(state: State, settings: Settings, event: Allocated) -> None:
@@ -396,8 +383,10 @@ HANDLERS: dict[type, Callable[[State, Settings, Any], None]] = {
     Attached: attached,
     Progressed: _progressed,
     Measured: measured,
-    CancelRequested: _cancel_asked,
-    HoldRequested: _hold_asked,
+    CancelRequested: cancel_requested,
+    HoldRequested: hold_requested,
+    RequeueRequested: requeue_requested,
+    JobChanged: job_changed,
     NodeReported: node_reported,
     NodesReported: nodes_reported,
     NodeLost: node_lost,

@@ -5,14 +5,16 @@ from dataclasses import replace
 import numpy as np
 
 from rota.core.fold import colocation
+from rota.core.fold.dependencies import settle_waiting
 from rota.core.fold.measurements import abort_trials
+from rota.core.fold.run_limit import is_over_limit
 from rota.core.fold.setbacks import clear_setbacks, set_back
 from rota.core.learn.cordon import cordon
 from rota.core.learn.failing_nodes import note_exit, review
 from rota.core.learn.job_lengths import finished
 from rota.core.settings import Settings
 from rota.core.state.job_table import NO_JOB
-from rota.core.state.phases import TO_CANCEL
+from rota.core.state.phases import HELD, TO_CANCEL
 from rota.core.state.records import Attempt, AttemptEnd, same_gpus
 from rota.core.state.state import State
 from rota.model.allocation import Ranking
@@ -66,6 +68,8 @@ def _keep_running(state: State, job: int) -> None:
     if attempt.host_memory_reserved:
         jobs.attempts[job] = attempt = state.memory.unreserve(attempt)
     jobs.transition(job, Phase.RUNNING, state.now_s)
+    if jobs.table.keeps_work.item(row) and not jobs.table.saves.item(row):
+        jobs.unblock(job, HELD)  # to stop it would lose the work that its user wants to keep
     for other in sorted(planned.holders(attempt.gpus) - {job}):
         mine = jobs.attempts.get(other)
         if mine is None or not same_gpus(mine.gpus, attempt.gpus):
@@ -356,6 +360,9 @@ def _end_attempt(state: State, job: int, at_s: float, verdict: AttemptEnd, steps
     if jobs.is_blocked(job, TO_CANCEL):
         finish(state, job, row, Phase.CANCELLED, at_s)
         return
+    if "max_run_seconds" in table.in_use and is_over_limit(state, job, row):
+        finish(state, job, row, Phase.FAILED, at_s)
+        return
     if verdict is AttemptEnd.FAILED:
         table.failures[row] += 1
         if table.failures[row] > jobs.specs[job].retries:
@@ -398,6 +405,9 @@ def finish(state: State, job: int, row: int, phase: Phase, at_s: float) -> None:
     if state.beliefs.trials:
         abort_trials(state)
     state.cycle.job_ended()
+    if job in state.jobs.awaited_by:
+        for waiting in settle_waiting(state, job, phase):
+            finish(state, waiting, state.jobs.row[waiting], Phase.CANCELLED, at_s)
 
 
 def saved(state: State, job: int) -> float:

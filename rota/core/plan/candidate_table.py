@@ -112,6 +112,10 @@ class CandidateTable:
         return self._state.jobs.table.move_seconds[self.rows]
 
     @lazy
+    def priority(self) -> Ints:
+        return self._state.jobs.table.priority[self.rows].astype(np.int64)
+
+    @lazy
     def protected(self) -> Bools:
         """Jobs that keep what they have because they were started a short while ago (`pinned.py`)."""
         return protected(self._state, self.rows) if self.starts_cost else np.zeros(len(self.rows), dtype=bool)

@@ -7,6 +7,7 @@ import numpy as np
 from rota.core.plan.candidate_table import CandidateTable
 from rota.core.plan.draft import Draft
 from rota.core.plan.order import Candidates, expand_options, order_candidates
+from rota.core.plan.priority import higher_first
 from rota.core.state.records import NO_GPUS, PolicyAnswer
 from rota.core.state.state import State
 from rota.model.options import Options
@@ -31,6 +32,8 @@ def list_candidates(draft: Draft) -> None:
         candidates = _running_only(expand_options(candidates, table), table)
     if not settings.selection.backfill:
         candidates.blocking = True
+    if "priority" in state.jobs.table.in_use:
+        candidates = higher_first(candidates, table, alive, capacity)
     if table.starts_cost:
         candidates = _protected_first(candidates, table, alive)
     draft.candidates, draft.capacity = candidates, capacity

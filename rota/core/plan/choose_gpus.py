@@ -73,8 +73,11 @@ def choose_for_jobs(
     """Choose GPUs for each request: those that the policy suggests if they are available; with a sticky placer, those with which
     a job resizes in place; else those that the placer picks."""
     placed: dict[int, Ints] = {}
+    pool = state.nodes.cluster.gpu_pool
     for number, hint in enumerate(hints):
-        if hint and len(hint) == requests[number].gpus and view.available[list(hint)].all():
+        # A job may have been granted another option than the one for which the policy suggests GPUs.
+        suits = bool(hint) and len(hint) == requests[number].gpus and pool.item(hint[0]) == requests[number].pool
+        if suits and view.available[list(hint)].all():
             placed[number] = np.array(sorted(hint), dtype=np.int64)
             view.available[placed[number]] = False
     if state.beliefs.options.elastic and placer.sticky:

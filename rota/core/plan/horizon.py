@@ -17,6 +17,10 @@ def overtaking(draft: Draft, granted: Bools) -> Bools | None:
     """Jobs that keep their GPUs only because they are protected, while a job that ranks before them waits. None: no job."""
     allocation, table = draft.allocation, draft.table
     found: Bools = table.protected & granted
+    if "priority" in draft.state.jobs.table.in_use and found.any() and not granted.all():
+        lower: Bools = found & (table.priority < table.priority[~granted].max())
+        if lower.any():
+            return lower
     if not isinstance(allocation, Ranking) or not found.any():
         return None
     rank = np.full(len(table), len(table))

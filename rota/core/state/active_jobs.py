@@ -22,6 +22,7 @@ from rota.core.state.phases import (
 )
 from rota.core.state.records import Attempt, InFlight, Setback
 from rota.model.commands import Resize, Suspend, SuspendKind
+from rota.model.dependency import Dependency
 from rota.model.job import JobSpec, Phase
 from rota.model.lazy import lazy_column
 from rota.model.options import Kind
@@ -63,6 +64,12 @@ class ActiveJobs:
     """Largest GPU memory that any job so far takes on a GPU of each pool, in GiB."""
     version: int = 0
     """Changes with the set of jobs that may be scheduled."""
+    waits_for: dict[int, tuple[Dependency, ...]] = field(default_factory=dict)
+    """Jobs that wait for other jobs to end, and for which."""
+    awaited_by: dict[int, tuple[int, ...]] = field(default_factory=dict)
+    """Jobs for which others wait, and which. Some of these may have been cancelled."""
+    ended_because: dict[int, tuple[Phase, str]] = field(default_factory=dict, init=False)
+    """How jobs have ended in the last fold, and why, if neither a user nor their exit code says it. Snapshots leave it out."""
     unschedulable_holders: frozenset[int] = field(init=False)
     """Jobs that have an attempt and may not be scheduled. Their GPUs cannot be granted. Each change makes a new set."""
 
@@ -175,6 +182,8 @@ class ActiveJobs:
     def _drop(self, job: int) -> None:
         self.to_reconcile.discard(job)
         self.setbacks.pop(job, None)
+        if self.waits_for:
+            self.waits_for.pop(job, None)
         del self.row[job], self.specs[job]
         self.table.dead += 1
         if self.table.dead > 256 and 2 * self.table.dead >= self.table.size:

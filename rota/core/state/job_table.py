@@ -23,7 +23,7 @@ class JobTable(JobColumns):
     phase: npt.NDArray[np.int8] = declare(np.int8, int(Phase.QUEUED))
     phase_s: Floats = declare(np.float64)
     """Time since which the job has had its phase."""
-    blocks: npt.NDArray[np.int8] = declare(np.int8, ENDED)
+    blocks: npt.NDArray[np.int16] = declare(np.int16, ENDED)
     """Why the job may not be scheduled: bits of `phases.py`; 0 if it may."""
     attempt: Ints = declare(np.int32, old_name="incarnation")
     """Number of the latest attempt; 0 before the first."""
@@ -74,6 +74,12 @@ class JobTable(JobColumns):
     """Largest GPU memory measured on one GPU, in GiB; not a number if unknown."""
     saves: Bools = declare(np.bool_, True, rare=True)
     """Whether the job may be suspended: it saves its state as far as is known, or its spec says `preemptible`."""
+    priority: Ints = declare(np.int16, rare=True)
+    """Priority. Jobs of a higher one come first."""
+    max_run_seconds: Floats = declare(np.float64, FOREVER, rare=True)
+    """Longest run time, in seconds; infinite if the job has no limit."""
+    keeps_work: Bools = declare(np.bool_, rare=True)
+    """Whether the user who asked that the job stops asked that no work is lost. It then stops only if it saves or is parked."""
     stop_seconds: Floats = declare(np.float64, rare=True)
     """Cost of the last stop, lost work included, in seconds; 0 if not measured."""
     move_measured: Bools = declare(np.bool_, False, rare=True)

@@ -42,6 +42,12 @@ TO_CANCEL = 32
 """The job ends with its attempt, which is to be killed."""
 ENDED = 64
 """The job has ended."""
+TO_REQUEUE = 128
+"""The attempt is to be saved and stopped. Then the job waits for GPUs again."""
+OUT_OF_TIME = 256
+"""The job has run for its longest run time. It saves its state, stops and ends as failed."""
+AWAITS = 512
+"""The job waits for other jobs to end."""
 
 BLOCKS = {
     Phase.STOPPING: TO_KILL,
@@ -51,8 +57,12 @@ BLOCKS = {
     Phase.CANCELLED: ENDED,
 }
 """Bits that a job gets with a phase."""
-OF_ATTEMPT = HIDDEN | TO_KILL
+OF_ATTEMPT = HIDDEN | TO_KILL | TO_REQUEUE
 """Bits that a job loses when its attempt has ended."""
+ASKED_TO_STOP = HELD | TO_REQUEUE
+"""Bits of a job whose user asked that it gives up its GPUs."""
+LEAVES_FOR_STORAGE = TO_REQUEUE | OUT_OF_TIME
+"""Bits of a job that is suspended to storage, even if it could be parked or is parked."""
 WITH_ATTEMPT = {phase for phase, targets in LEGAL.items() if Phase.FINISHED in targets}
 """Phases of a job that has an attempt."""
 

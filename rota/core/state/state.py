@@ -20,7 +20,7 @@ from rota.core.state.cycle import SchedulingCycle
 from rota.core.state.job_table import NO_JOB
 from rota.core.state.memory_ledger import MemoryLedger
 from rota.core.state.node_table import NodeTable
-from rota.core.state.phases import NEVER_FITS
+from rota.core.state.phases import LEAVES_FOR_STORAGE, NEVER_FITS
 from rota.core.state.records import NO_GPUS, Attempt, PlacementTraits, same_gpus
 from rota.model.cluster import Cluster, Node
 from rota.model.job import JobSpec
@@ -200,7 +200,8 @@ class State:
             return False
         if attempt.parked:  # where a node is drained or a GPU is crowded, it has to be written to storage
             stays = self.nodes.draining.isdisjoint(attempt.live_nodes) and not self.memory.crowded(attempt.gpus)
-            return want is None and stays
+            leaves = job in jobs.unschedulable_holders and jobs.is_blocked(job, LEAVES_FOR_STORAGE)
+            return want is None and stays and not leaves
         if want is None or not same_gpus(want, attempt.gpus):
             return False
         return not self.beliefs.options.elastic or self.runs_by(attempt, jobs.table.option.item(jobs.row[job]), want)
@@ -230,6 +231,10 @@ class State:
             table.own("can_park")[row] = True
         if not spec.saves and not spec.preemptible:
             table.own("saves")[row] = False
+        if spec.priority:
+            table.own("priority")[row] = spec.priority
+        if spec.max_run_seconds is not None:
+            table.own("max_run_seconds")[row] = spec.max_run_seconds
         if spec.resident_gib:
             for name, seconds in (("park_seconds", known.costs.park_of(spec)), ("resume_seconds", known.costs.resume_of(spec))):
                 if seconds:

@@ -23,6 +23,8 @@ from rota.live.replay import replay
 from rota.model.cluster import Cluster
 from rota.model.events import CancelRequested, Submitted
 from rota.wire.job_filter import JobFilter
+from rota.wire.job_request import JobRequest, Verb
+from rota.wire.rows import RequestRow
 from rota.wire.spec import Spec
 from rota.wire.submission import Submission
 
@@ -65,6 +67,10 @@ def running(
 
 def submit(daemon: Daemon, run: str | list[str], **fields: Any) -> int:
     return daemon.submit(Submission(Spec(run=run, **fields), "ana", "/", {"PATH": "/usr/bin:/bin"})).id
+
+
+def cancel_many(daemon: Daemon, keys: list[str]) -> list[RequestRow]:
+    return daemon.request(JobRequest(verb=Verb.CANCEL, jobs=tuple(keys)))
 
 
 def ended(daemon: Daemon, job: int) -> Any:
@@ -516,12 +522,12 @@ def test_many_jobs_are_cancelled_together(tmp_path: Path) -> None:
         daemon.submit_many(_sent(*[Spec(run=["sleep", "300"], name=f"j{i}") for i in range(6)]))
         _until(lambda: daemon.job("1").phase == "running")
         with pytest.raises(UnknownNameError):
-            daemon.cancel_many(["2", "nobody"])
+            cancel_many(daemon, ["2", "nobody"])
         with pytest.raises(OptionError, match="fits several"):
-            daemon.cancel_many(["2", "j"])
+            cancel_many(daemon, ["2", "j"])
         assert len(daemon.jobs()) == 6, "a name is wrong, so nothing is cancelled"
         last = daemon.journal.last
-        found = daemon.cancel_many(["j2", "3", "1", "4", "3"])
+        found = cancel_many(daemon, ["j2", "3", "1", "4", "3"])
         assert [(each.job.id, each.was) for each in found] == [(3, "queued"), (1, "running"), (4, "queued")]
         assert [each.job.phase in ("cancelled", "stopping") for each in found] == [True] * 3
         asked = [
@@ -529,7 +535,7 @@ def test_many_jobs_are_cancelled_together(tmp_path: Path) -> None:
         ]
         assert [3, 1, 4] in asked, "in one transaction"
         ended(daemon, 1)
-        assert [(each.job.phase, each.was) for each in daemon.cancel_many(["1"])] == [("cancelled", "cancelled")]
+        assert [(each.job.phase, each.was) for each in cancel_many(daemon, ["1"])] == [("cancelled", "cancelled")]
         _cancel_all(daemon)
 
 
@@ -539,7 +545,7 @@ def test_a_page_of_jobs_begins_with_those_that_run(tmp_path: Path) -> None:
         ended(daemon, submit(daemon, "true", name="second"))
         daemon.submit_many(_sent(*[Spec(run=["sleep", "300"], name=f"j{i}") for i in range(3, 9)]))
         _until(lambda: daemon.job("3").phase == "running")
-        daemon.cancel_many(["5"])
+        cancel_many(daemon, ["5"])
         page = daemon.page(JobFilter(everything=True))
         assert ([row.id for row in page.jobs], page.total) == ([3, 4, 6, 7, 8, 5, 2, 1], 8)
         page = daemon.page(JobFilter(skip=1, limit=2))
@@ -593,5 +599,5 @@ def _until(condition: Callable[[], bool]) -> None:
 
 
 def _cancel_all(daemon: Daemon) -> None:
-    daemon.cancel_many([str(row.id) for row in daemon.jobs()])
+    cancel_many(daemon, [str(row.id) for row in daemon.jobs()])
     _until(lambda: not daemon.jobs())

@@ -149,3 +149,15 @@ def test_a_submission_that_cannot_be(
     if flags[:1] == ("--gpus",):
         assert "job.yaml" not in problem
     assert served.daemon.rows == {}
+
+
+def test_after_and_max_run_time(served: Served, rota: Rota) -> None:
+    after = ("--after", "412", "--after", "failed:vit:1", "--after", "a:b")
+    code, _, err = rota("submit", *after, "--max-run-time", "90m", "--", "x")
+    assert (code, err) == (0, "")
+    spec = served.daemon.sent[1][0]
+    assert [(each.job, str(each.when)) for each in spec.awaited] == [(412, "ok"), ("vit:1", "failed"), ("a:b", "ok")]
+    assert spec.max_run_time == 5400.0
+    for wrong in (("--after", "ended:"), ("--max-run-time", "soon"), ("--max-run-time", "0")):
+        code, out, err = rota("submit", *wrong, "--", "x")
+        assert (code, out) == (2, "") and wrong[0].strip("-").replace("-", "_") in err.replace("-", "_"), err

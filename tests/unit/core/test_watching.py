@@ -22,8 +22,9 @@ from rota.placers.packed import Packed
 from rota.placers.pal import Pal
 from rota.placers.random import Random
 from rota.policies.fifo import Fifo
-from rota.sim.engine import Engine, Journal
+from rota.sim.engine import Engine
 from rota.sim.physics import Physics
+from rota.sim.recorded_step import Journal
 
 CLUSTER = Cluster.parse("2x(4xV100)")
 

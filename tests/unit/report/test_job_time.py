@@ -20,8 +20,8 @@ from rota.placers.packed import Packed
 from rota.policies.las import Las
 from rota.report.fidelity_causes import CAUSES, errors_by_cause, pairs_in_other_order
 from rota.report.job_time import PARTS, JobTime, job_times
-from rota.sim.engine import Journal
 from rota.sim.observed_physics import ObservedEngine, ObservedJob, ObservedPhysics
+from rota.sim.recorded_step import Journal
 
 GPU = np.array([0])
 

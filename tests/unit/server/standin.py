@@ -7,7 +7,7 @@ import contextlib
 import socket
 import threading
 import time
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Collection, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from datetime import UTC, datetime
 from pathlib import Path
@@ -22,10 +22,10 @@ from rota.server.tls import Certificate
 from rota.wire.actor import Actor
 from rota.wire.address import make_token, write_address
 from rota.wire.job_filter import UNFINISHED, JobFilter
+from rota.wire.job_request import JobRequest, Verb
 from rota.wire.rows import (
     ENDED,
     HOLDING,
-    CancelRow,
     EventRow,
     GpuRow,
     JobRow,
@@ -34,6 +34,7 @@ from rota.wire.rows import (
     PageRow,
     ReadyRow,
     ReasonRow,
+    RequestRow,
     StatusRow,
     TakenRow,
     UsageGroupRow,
@@ -122,11 +123,48 @@ class Standin:
         rows = [self.submit(replace(each, idempotency_key=None)) for each in submissions]
         return [TakenRow(id=row.id, name=row.name) for row in rows]
 
-    def cancel_many(self, keys: Sequence[str], by: Actor | None = None) -> list[CancelRow]:
-        before = {row.id: row for row in map(self.job, keys)}.values()
-        for row in before if by is not None else ():
-            by.check_owns(row.user, f"Job {row.id}")
-        return [CancelRow(was=row.phase, job=row if row.ended else self.cancel(row.id, by)) for row in before]
+    def request(self, wanted: JobRequest) -> list[RequestRow]:
+        """Change the phases of the jobs, or whether they are held."""
+        if wanted.matching is not None:
+            rows = [row for row in self.jobs() if wanted.matching.fits(row.user, row.name, row.tenant or "", row.phase)]
+        else:
+            rows = list({row.id: row for row in map(self.job, wanted.jobs)}.values())
+        for row in rows:
+            if wanted.verb is Verb.HOLD and row.phase in HOLDING:
+                raise ConflictError("is running.", field="job", value=str(row.id), hint=f"rota suspend {row.id}")
+            if wanted.verb is Verb.SUSPEND and row.name == "unsaved" and not wanted.lose_work:
+                raise ConflictError("9s of work would be lost.", field="job", value=str(row.id), hint="--lose-work")
+        return [self._requested(wanted, row) for row in rows]
+
+    def change_job(self, job: int, spec: Spec, changed: Collection[str]) -> JobRow:
+        row = self.rows[job]
+        if row.ended:
+            raise ConflictError("has ended.", field="job", value=str(job), hint="rota requeue")
+        shown = {name: getattr(spec, name) for name in changed if name in ("name", "priority", "weight")}
+        return self.change(replace(row, last_change=f"changed: {sorted(changed)}", **shown))
+
+    def _requested(self, wanted: JobRequest, row: JobRow) -> RequestRow:
+        verb, held = wanted.verb, row.reason == "HELD"
+        if verb is Verb.CANCEL:
+            changed, job = not row.ended, row
+            if changed and not wanted.dry_run:
+                job = self.cancel(row.id)
+            return RequestRow(was=row.phase, changed=changed, requested=row.id, job=job)
+        if verb is Verb.REQUEUE:
+            job = row
+            if row.ended:
+                spec, user, workdir, env = self.sent[row.id]
+                job = self.submit(spec, user, workdir, env)
+            elif row.phase == "running":
+                job = self.change(replace(row, phase="suspending"))
+            return RequestRow(was=row.phase, changed=row.phase != "queued", requested=row.id, job=job)
+        holds = verb in (Verb.HOLD, Verb.SUSPEND)
+        after = replace(row, reason="HELD" if holds else "AWAITING_DECISION")
+        if verb is Verb.SUSPEND and row.phase == "running":
+            after = replace(after, phase="parked", accelerator=None, placement=None)
+        changed = holds != held
+        job = self.change(after) if changed and not wanted.dry_run else row
+        return RequestRow(was=row.phase, changed=changed, requested=row.id, job=job)
 
     def page(self, wanted: JobFilter = UNFINISHED) -> PageRow:
         rows = self.jobs(wanted._replace(after=0, limit=len(self.rows) or 1))

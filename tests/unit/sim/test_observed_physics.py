@@ -15,9 +15,9 @@ from rota.model.policy import Policy
 from rota.placers.packed import Packed
 from rota.policies.fifo import Fifo
 from rota.policies.tiresias import Tiresias
-from rota.sim.engine import Journal
 from rota.sim.observed_physics import ObservedEngine, ObservedJob, ObservedPhysics, SeenAnswer, SeenAttempt
 from rota.sim.record import Record
+from rota.sim.recorded_step import Journal
 
 
 def run(

@@ -1,0 +1,71 @@
+"""Dependencies of submissions: which jobs a spec means in `after`, and what is left of that when the submission is written.
+
+Names are resolved when the job is submitted. Another job of the same request is meant by its index, or by its name, which comes
+before the names of earlier jobs.
+"""
+
+from collections.abc import Mapping, Sequence
+from typing import NamedTuple
+
+from rota.errors import RotaError, SpecError
+from rota.live.find_record import find_record
+from rota.live.job_record import JobRecord
+from rota.live.queued_requests import Awaited, KnownJobAgain, NewJob
+from rota.model.dependency import Dependency
+from rota.wire.spec import After, Spec
+
+
+class Earlier(NamedTuple):
+    """An earlier job of the same request."""
+
+    name: str | None
+    item: NewJob | KnownJobAgain
+
+
+def find_awaited(spec: Spec, records: Mapping[int, JobRecord], earlier: Sequence[Earlier]) -> tuple[Awaited, ...]:
+    """Return the jobs for which a job waits. Jobs that have ended as they must are left out. Raise SpecError for a job that is
+    unknown, or that has ended in another way."""
+    found = [_found(at, each, records, earlier) for at, each in enumerate(spec.awaited)]
+    return tuple(each for each in found if each is not None)
+
+
+def _found(at: int, after: After, records: Mapping[int, JobRecord], earlier: Sequence[Earlier]) -> Awaited | None:
+    field, hint = f"after.{at}", "after: [412], or the name of a job; rota jobs --all"
+    if after.index is not None:
+        if after.index >= len(earlier):
+            problem = "is not the index of an earlier job of the same request; the first has index 0."
+            raise SpecError(problem, field=field, value=str(after.index), hint="put that job before this one")
+        return Awaited(None, earlier[after.index].item, after.when)
+    same = [each.item for each in earlier if each.name == after.job]
+    if len(same) > 1:
+        raise SpecError("is the name of several jobs of this request.", field=field, value=str(after.job), hint="{index: 0}")
+    if same:
+        return Awaited(None, same[0], after.when)
+    try:
+        record = find_record(records, str(after.job), unique=True)
+    except RotaError as error:
+        raise SpecError(error.message, field=field, hint=error.hint or hint) from None
+    if not record.ended:
+        return Awaited(record.id, None, after.when)
+    if not after.when.met(record.phase):
+        said = "was cancelled" if record.phase == "cancelled" else f"has {record.phase}"
+        problem = f"job {record.id} {record.name} {said}, so this job could never start when it {after.when.text}."
+        raise SpecError(problem, field=field, value=str(after.job), hint="leave it out, or rota requeue that job first")
+    return None
+
+
+def dependencies_of(item: NewJob, numbers: Mapping[int, int], records: Mapping[int, JobRecord]) -> tuple[Dependency, ...]:
+    """Return the dependencies of a job that is being written to the journal. A job that has just ended as it must is left out. If
+    one has ended in another way, the scheduler cancels the new job. `numbers`: jobs of this turn by the id of their item."""
+    found = []
+    for each in item.after:
+        job = each.job if each.job is not None else numbers.get(id(each.item), -1)
+        record = records.get(job)
+        if record is None or not (record.ended and each.when.met(record.phase)):
+            found.append(Dependency(job, each.when))
+    return tuple(found)
+
+
+def still_awaited(record: JobRecord, records: Mapping[int, JobRecord]) -> list[After]:
+    """Return the dependencies of a job whose jobs have not ended. If it is submitted again, it waits for these only."""
+    return [After.model_validate(each) for each in record.after if each["job"] in records and not records[each["job"]].ended]
