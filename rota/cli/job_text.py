@@ -33,6 +33,8 @@ REASONS = {
     "AWAITING_DECISION": "waits for the next decision",
     "POLICY_NOTE": "the policy says why",
     "BACKING_OFF": "pauses after a failed attempt",
+    "OVER_QUOTA": "waits for its quota",
+    "RECLAIMED": "its borrowed GPUs went back",
 }
 
 _ISO = re.compile(r"\b\d{4}-\d\d-\d\dT\d\d:\d\d:\d\d(\.\d+)?Z")

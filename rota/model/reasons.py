@@ -34,6 +34,10 @@ class Reason(IntEnum):
     """A note from the policy's last answer, such as a deadline that cannot be met."""
     BACKING_OFF = 16
     """The last attempt failed in a way in which the next is likely to fail too, so the job pauses."""
+    OVER_QUOTA = 20
+    """The job would exceed the cap of its tenant or of its user."""
+    RECLAIMED = 21
+    """The job's GPUs were borrowed, and went back to the tenant to which they are guaranteed."""
 
 
 @dataclass(frozen=True, slots=True)

@@ -31,6 +31,7 @@ from rota.core.fold.node_events import (
     nodes_reported,
 )
 from rota.core.fold.setbacks import clear_setbacks, end_pauses
+from rota.core.fold.tenancy import adopt, reclaimed
 from rota.core.learn.failing_nodes import review
 from rota.core.learn.job_lengths import note
 from rota.core.learn.learn_rates import learn
@@ -117,6 +118,8 @@ def advance(state: State, settings: Settings) -> None:
 def _submitted(state: State, settings: Settings, event: Submitted) -> None:
     if event.job > state.jobs.last_job:  # numbers rise, so anything else is a repeat
         state.add_job(event.job, event.spec, event.at_s, settings.colocation)
+        if state.tenants.tenants is not None:
+            adopt(state, event.job, event.spec)
         state.cycle.invalidate()
 
 
@@ -297,6 +300,8 @@ def _decided(state: State, settings: Settings, event: Decided) -> None:
         for job in plan.moved:
             if job in row_of:
                 state.jobs.table.own("moved_s")[row_of[job]] = state.now_s
+        if plan.reclaimed:
+            reclaimed(state, plan.reclaimed)
         if state.beliefs.trials:
             abort_trials(state)
         for trial in plan.trials:

@@ -1,0 +1,96 @@
+"""Tenants in a hostile world and in simulations: no cap is ever exceeded, credits add up, and guarantees are kept."""
+
+import random
+from dataclasses import replace
+
+import pytest
+
+from rota.core.plan.tactic import Tactics
+from rota.model.cluster import Cluster, Node
+from rota.model.policy import Policy
+from rota.model.tenants import CREDITS, DECAY, NO_FAIRNESS, Guarantee, Tenants
+from rota.placers.packed import Packed
+from rota.placers.spread import Spread
+from rota.policies.fifo import Fifo
+from rota.policies.gittins import Gittins
+from rota.policies.las import Las
+from rota.policies.max_min_fairness import MaxMinFairness
+from rota.policies.queues import QueueMemory
+from rota.policies.srsf import Srsf
+from rota.policies.tiresias import Tiresias
+from rota.sim.chaos import HOSTILE_SETTINGS, Chaos
+from rota.sim.chaos_jobs import mixed_jobs
+from rota.tactics.defragment import Defragment
+from rota.tactics.grow import Grow
+from rota.tactics.migrate import Migrate
+from rota.tactics.pack import Pack
+
+FLOOR = Cluster.of(
+    [
+        Node("a", "V100", 4, host_gib=16.0),
+        Node("b", "V100", 4, host_gib=4.0),
+        Node("c", "V100", 2),
+        Node("d", "K80", 4, host_gib=64.0),
+    ]
+)
+POLICIES: list[Policy] = [
+    Fifo(),
+    Las(quantum_seconds=15.0),
+    Srsf(),
+    Tiresias(thresholds=(30.0,), promote=2.0),
+    Fifo(backfill=True),
+    Gittins(thresholds=(40.0,)),
+    MaxMinFairness(),
+]
+PATHS = ("vision", "vision/labs", "speech", "speech/asr", "", "unheard")
+
+
+def tenants_of(seed: int) -> Tenants:
+    dice = random.Random(seed)
+    return Tenants(
+        weights={"vision": 2.0, "vision/labs": 1.0, "speech": 1.0},
+        guarantees={"vision": Guarantee(5), "vision/labs": Guarantee(2), "speech": Guarantee(2, {"V100": 2.0})},
+        caps={"vision": float(dice.randrange(6, 12)), "speech": float(dice.randrange(3, 8))},
+        user_caps={"vision": 4.0, "speech": 3.0},
+        fairness=(CREDITS, DECAY, NO_FAIRNESS)[seed % 3],
+        turn_seconds=20.0,
+    )
+
+
+def owned(seed: int, **options: bool) -> list:
+    """Jobs of two users in several tenants, none wider than the smallest cap."""
+    dice = random.Random(seed)
+    jobs = mixed_jobs(25, seed, 3, **options)
+    return [replace(job, tenant=dice.choice(PATHS), user=dice.choice(("ana", "leo"))) for job in jobs]
+
+
+@pytest.mark.parametrize("seed", range(21))
+def test_no_cap_is_exceeded_in_a_hostile_world(seed: int) -> None:
+    """Nodes are lost, the core crashes and recovers, users hold and cancel. `validate` checks caps and credits after every step,
+    and each recovery must give the same accounts."""
+    chaos = Chaos(
+        FLOOR,
+        owned(seed, parts=seed % 2 == 0),
+        POLICIES[seed % len(POLICIES)],
+        Packed(),
+        seed=seed,
+        memory_types=(QueueMemory,),
+        tenants=tenants_of(seed),
+    ).run(200_000)
+    assert not chaos.core.state.jobs.row and not chaos.gpu_owner
+
+
+@pytest.mark.parametrize("seed", range(9))
+def test_no_tactic_exceeds_a_cap(seed: int) -> None:
+    tactics = ((Grow(idle_seconds=5.0),), (Pack(settle_seconds=5.0),), (Defragment(rest_seconds=20.0), Migrate(rest_seconds=20.0)))
+    chaos = Chaos(
+        FLOOR,
+        owned(seed, elastic=seed % 3 == 0),
+        POLICIES[seed % len(POLICIES)],
+        (Spread(), Packed())[seed % 2],
+        seed=seed,
+        settings=replace(HOSTILE_SETTINGS, wait_for_locality=seed % 3 == 2, tactics=Tactics(tactics[seed % 3])),
+        memory_types=(QueueMemory,),
+        tenants=tenants_of(seed),
+    ).run(200_000)
+    assert not chaos.core.state.jobs.row and not chaos.gpu_owner
