@@ -21,6 +21,7 @@ COMMANDS = {
     "jobs": "jobs",
     "status": "status",
     "nodes": "nodes",
+    "tenants": "tenants",
     "show": "show_job",
     "why": "why",
     "logs": "logs",

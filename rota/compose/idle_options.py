@@ -153,6 +153,8 @@ class Combination:
             found.append(f"{who} changes no sizes: every job here accepts one size only; --elastic batch lets jobs accept others")
         if needs.tenants and not any(spec.tenant for spec in specs):
             found.append("tenants=... does nothing: no job here has a tenant")
+        if self.study.tenants is not None and not any(spec.tenant for spec in specs):
+            found.append("--tenants does nothing: no job here has a tenant")
         if needs.deadlines and not any(min(spec.deadline_seconds, spec.slo) < FOREVER for spec in specs):
             found.append("slo=true does nothing: no job here has a deadline")
         return found

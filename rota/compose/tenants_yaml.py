@@ -21,12 +21,15 @@ reference: V100          # unit of normalised work; default: the fastest type
 Files of earlier versions have the tenants at the top. They are read too.
 """
 
+from collections.abc import Iterable
 from pathlib import Path
 
 from rota.errors import OptionError, SpecError
 from rota.files.csv_table import closest
 from rota.files.tree import TreeEntry, read_tree
 from rota.model.cluster import Cluster, canonical
+from rota.model.counted import counted
+from rota.model.job import JobSpec
 from rota.model.tenants import INNER, OVER_TIME, REFUSE, Guarantee, Tenants
 
 EXAMPLE = "tenants: {vision: {weight: 2, guarantee: 16}}"
@@ -181,4 +184,30 @@ def check_tenants(tenants: Tenants, cluster: Cluster, where: str) -> None:
             field="tenants",
             value=where,
             hint=f"reference: {next(iter(have), 'V100')}",
+        )
+
+
+def check_owners(tenants: Tenants, specs: Iterable[JobSpec], where: str) -> None:
+    """Raise an error if a job belongs to no tenant of a file that refuses such jobs, or alone exceeds a cap."""
+    refused, wide = [], []
+    for spec in specs:
+        home = tenants.home_of(spec.tenant)
+        if home is None:
+            refused.append(spec)
+        elif min((spec.gpus, *spec.gpu_counts)) > tenants.cap_of(home):
+            wide.append(spec)
+    if refused:
+        first = refused[0].tenant or "no tenant"
+        raise OptionError(
+            f"refuses {counted(len(refused), 'job')} of unknown tenants; the first has {first}.",
+            field="tenants",
+            value=where,
+            hint="unknown: default",
+        )
+    if wide:
+        raise OptionError(
+            f"{counted(len(wide), 'job')} alone exceed a cap; the first asks for {wide[0].gpus:g} GPUs.",
+            field="tenants",
+            value=where,
+            hint="raise the cap",
         )

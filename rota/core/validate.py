@@ -63,8 +63,8 @@ def _check_phases(state: State) -> None:
 
 
 def _check_tenants(state: State) -> None:
-    """No group of jobs has more GPUs by the plan than its limit, but for jobs that are neither saved nor parked; and what siblings
-    have earned, others have paid."""
+    """No group of jobs has more GPUs by the plan than its limit, but for jobs that save nothing; and what siblings have earned,
+    others have paid."""
     accounts, limits = state.tenants, taken_limits(state)
     if limits is not None and not state.cycle.needs_plan:
         for group, name in enumerate(limits.names):
@@ -73,7 +73,9 @@ def _check_tenants(state: State) -> None:
             assert limits.left(group) >= 0 or pinned, f"jobs {held} of {name} have {-limits.left(group)} milli-GPUs too many"
     for above in set(accounts.parent[1:].tolist()):
         credits = accounts.credit[accounts.parent == above]
-        assert abs(credits.sum()) <= 1e-6 * max(abs(credits).max(initial=1.0), 1.0), f"the credits below node {above} are {credits}"
+        assert abs(credits.sum()) <= 1e-6 * max(abs(credits).max(initial=1.0), 1.0), (
+            f"the credits below node {above} are {credits}"
+        )
     for job, row in state.jobs.row.items():
         expected = accounts.node_of[accounts.leaf_of(state.jobs.specs[job])]
         assert state.jobs.table.owner[row] == expected, f"job {job} is in the account of another user"

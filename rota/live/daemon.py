@@ -36,7 +36,7 @@ from rota.live.node_log import NodeLog
 from rota.live.node_rows import node_rows
 from rota.live.policy_change import try_policy
 from rota.live.policy_client import PolicyClient
-from rota.live.possible import check_memory, check_options
+from rota.live.possible import check_memory, check_options, check_tenant
 from rota.live.queued_requests import Cancel, Item, KnownJobAgain, NewJob, SetPolicy, Together, one_by_one
 from rota.live.ready_row import journal_problem, ready_row
 from rota.live.recovery import Make, lost_with_their_files, recover
@@ -44,6 +44,7 @@ from rota.live.requests import shown_spec, to_job_spec
 from rota.live.reserve import DiskReserve
 from rota.live.status_row import status_row
 from rota.live.takeover_leases import renewals_after_takeover
+from rota.live.tenant_rows import tenant_rows
 from rota.live.trial_rows import trials_of
 from rota.live.upkeep import JournalUpkeep
 from rota.model.codec import Codec
@@ -54,7 +55,7 @@ from rota.model.reasons import Reason
 from rota.model.units import FOREVER
 from rota.park.park_method import STAY, can_sleep, park_or_stay
 from rota.wire.job_filter import UNFINISHED, JobFilter
-from rota.wire.rows import CancelRow, JobRow, LogChunk, NodeRow, PageRow, ReadyRow, StatusRow, TakenRow, WhyRow
+from rota.wire.rows import CancelRow, JobRow, LogChunk, NodeRow, PageRow, ReadyRow, StatusRow, TakenRow, TenantRow, WhyRow
 from rota.wire.spec import Spec
 from rota.wire.submission import Submission, naming
 
@@ -447,6 +448,7 @@ class Daemon:
             check_options(wanted, self.driver.discover_cluster(), self.scheduler.state.beliefs.rates)
         if possible is not None:
             possible.add(kind)
+        check_tenant(wanted, self.scheduler.state.tenants.tenants)
         check_memory(wanted, self.driver.discover_cluster(), self.driver.readings, pretend=self.setup.pretend)
         return NewJob(sent, wanted, f"{way}: {why}", Future())
 
@@ -548,6 +550,10 @@ class Daemon:
         readings = self.driver.readings()  # this may take a second, so it is not done under the lock
         with self._lock:
             return node_rows(self.scheduler.state, self._cluster.devices, readings, pretend=self.setup.pretend)
+
+    def tenants(self) -> list[TenantRow]:
+        with self._lock:
+            return tenant_rows(self.scheduler.state)
 
     def wait_for_change(self, seen: int, timeout: float) -> int:
         with self._changes:

@@ -86,6 +86,12 @@ class Tenants:
                 return step
         return None if self.unknown == REFUSE else self.unknown
 
+    def cap_of(self, path: str) -> float:
+        """Return the most GPUs that one job in this path may have."""
+        steps = lineage(path)
+        own = next((self.user_caps[step] for step in reversed(steps) if step in self.user_caps), float("inf"))
+        return min([own, *(self.caps[step] for step in steps if step in self.caps)])
+
     def guarantee(self, path: str) -> Guarantee:
         """Return the guarantee of a path. Without its own, a path has what is guaranteed below it."""
         if path in self.guarantees:

@@ -33,7 +33,7 @@ from rota.server.changes import MAX_WAIT_SECONDS, ChangeFeed, ChangeSource
 from rota.server.description import body_of, describe, problems
 from rota.server.readiness import Readiness
 from rota.wire.job_filter import MAX_JOBS, PAGE_JOBS, UNFINISHED, JobFilter
-from rota.wire.rows import CancelRow, JobRow, LogChunk, NodeRow, PageRow, ReadyRow, StatusRow, TakenRow, WhyRow
+from rota.wire.rows import CancelRow, JobRow, LogChunk, NodeRow, PageRow, ReadyRow, StatusRow, TakenRow, TenantRow, WhyRow
 from rota.wire.spec import Spec
 from rota.wire.submission import Submission
 
@@ -93,6 +93,7 @@ class ServedDaemon(ChangeSource, Protocol):
     def logs(self, job: int, offset: int, limit: int, tail: int | None = None) -> LogChunk: ...
     def status(self) -> StatusRow: ...
     def nodes(self) -> list[NodeRow]: ...
+    def tenants(self) -> list[TenantRow]: ...
     def set_policy(self, named: str) -> StatusRow: ...
     def ready(self) -> ReadyRow: ...
 
@@ -242,6 +243,11 @@ def _router(daemon: ServedDaemon, changes: ChangeFeed) -> APIRouter:
     def nodes() -> JsonAnswer:
         """Return the nodes and their GPUs. Reading the GPUs may take a second."""
         return JsonAnswer(daemon.nodes())
+
+    @api.get("/tenants", response_model=list[TenantRow])
+    def tenants() -> JsonAnswer:
+        """Return what each tenant is guaranteed, has, lends and borrows."""
+        return JsonAnswer(daemon.tenants())
 
     @api.post(
         "/policy",

@@ -23,6 +23,7 @@ from rota.wire.rows import (
     ReasonRow,
     StatusRow,
     TakenRow,
+    TenantRow,
     TrialRow,
     WhyRow,
 )
@@ -48,8 +49,10 @@ SECONDS_PER_JOB = 0.01
 PASSED_ON = ("PATH", "HOME", "LANG", "VIRTUAL_ENV", "PYTHONPATH", "CONDA_PREFIX")
 """Variables of the submitting process that a job needs to find the same programs. The spec's `env` overrides them."""
 
-Row = TypeVar("Row", JobRow, TrialRow, ReasonRow, WhyRow, StatusRow, NodeRow, GpuRow, LogChunk, PageRow, TakenRow, CancelRow)
-_ROWS = (JobRow, TrialRow, ReasonRow, WhyRow, StatusRow, NodeRow, GpuRow, LogChunk, PageRow, TakenRow, CancelRow)
+Row = TypeVar(
+    "Row", JobRow, TrialRow, ReasonRow, WhyRow, StatusRow, NodeRow, TenantRow, GpuRow, LogChunk, PageRow, TakenRow, CancelRow
+)
+_ROWS = (JobRow, TrialRow, ReasonRow, WhyRow, StatusRow, NodeRow, TenantRow, GpuRow, LogChunk, PageRow, TakenRow, CancelRow)
 _NAMES = {kind: frozenset(each.name for each in fields(kind)) for kind in _ROWS}
 
 
@@ -201,6 +204,10 @@ class Client:
         """Return the nodes, the jobs on their GPUs, and the health of these GPUs."""
         plain = self._transport.ask("GET", "/nodes")
         return [_row(NodeRow, {**each, "gpus": [_row(GpuRow, gpu) for gpu in each["gpus"]]}) for each in plain]
+
+    def tenants(self) -> list[TenantRow]:
+        """Return what each tenant is guaranteed, has, lends and borrows; an empty list without tenants."""
+        return [_row(TenantRow, each) for each in self._transport.ask("GET", "/tenants")]
 
     def set_policy(self, policy: str) -> StatusRow:
         """Replace the policy, such as `tiresias:thresholds=60` or `fifo+pal` (with a placer). It is called once first."""

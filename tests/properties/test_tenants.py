@@ -82,7 +82,11 @@ def test_no_cap_is_exceeded_in_a_hostile_world(seed: int) -> None:
 
 @pytest.mark.parametrize("seed", range(9))
 def test_no_tactic_exceeds_a_cap(seed: int) -> None:
-    tactics = ((Grow(idle_seconds=5.0),), (Pack(settle_seconds=5.0),), (Defragment(rest_seconds=20.0), Migrate(rest_seconds=20.0)))
+    tactics = (
+        (Grow(idle_seconds=5.0),),
+        (Pack(settle_seconds=5.0),),
+        (Defragment(rest_seconds=20.0), Migrate(rest_seconds=20.0)),
+    )
     chaos = Chaos(
         FLOOR,
         owned(seed, elastic=seed % 3 == 0),

@@ -13,7 +13,7 @@ from rota.core.state.tenant_accounts import TenantAccounts
 from rota.model.job import JobSpec
 from rota.model.options import Options
 from rota.model.tenants import CREDITS, DECAY, NO_FAIRNESS, Tenants
-from rota.model.units import MILLI, Floats
+from rota.model.units import MILLI, Floats, Ints
 
 
 def set_tenants(state: State, tenants: Tenants | None) -> None:
@@ -91,7 +91,7 @@ def settle(state: State, now_s: float) -> None:
     lent = idle * (from_lenders / np.maximum(idle_below, 1e-12))[parent]
     accounts.work_seconds += work * seconds
     accounts.gpu_seconds += has * seconds
-    accounts.promised_seconds += np.minimum(accounts.guarantee, asked) * seconds
+    accounts.promised_seconds += np.minimum(accounts.guarantee, asked) * _average_worth(state) * seconds
     accounts.borrowed_seconds += borrowed * seconds
     accounts.lent_seconds += lent * seconds
     if tenants.fairness == CREDITS:
@@ -111,13 +111,26 @@ def settle(state: State, now_s: float) -> None:
         _rank(state, float(capacity[0]))
 
 
+def _average_worth(state: State) -> Floats:
+    """Return for each node the normalised work per second of an average GPU for its unfinished jobs; 1 without jobs."""
+    accounts, table, nodes = state.tenants, state.jobs.table, len(state.tenants.parent)
+    rows = (table.blocks[: table.size] & (ENDED | HELD) == 0).nonzero()[0]
+    owner, gpus = table.owner[rows], table.gpus[rows]
+    asked = np.bincount(owner, gpus, nodes).astype(np.float64)
+    worth = np.bincount(owner, gpus * reference_rates(state)[1][table.kind[rows]], nodes).astype(np.float64)
+    for level in accounts.levels:
+        asked += np.bincount(accounts.parent[level], asked[level], nodes)
+        worth += np.bincount(accounts.parent[level], worth[level], nodes)
+    return np.where(asked > 0, worth / np.maximum(asked, 1e-12), 1.0)
+
+
 def received_now(state: State) -> tuple[Floats, Floats]:
     """Return for each node the GPUs that its jobs use now, and their normalised work per second."""
     accounts, table = state.tenants, state.jobs.table
     rows = (table.gpus_in_use[: table.size] > 0).nonzero()[0]
     owner, nodes = table.owner[rows], len(accounts.parent)
     has = np.bincount(owner, table.gpus_in_use[rows], nodes).astype(np.float64)
-    reference = reference_rate(state)[table.kind[rows]]
+    reference = reference_rates(state)[0][table.kind[rows]]
     reference = np.where(reference > 0, reference, table.best_rate[rows])
     rate = table.rate[rows] * table.gpus[rows] / np.maximum(reference, 1e-12)
     work = np.bincount(owner, rate, nodes).astype(np.float64)
@@ -127,22 +140,29 @@ def received_now(state: State) -> tuple[Floats, Floats]:
     return has, work
 
 
-def reference_rate(state: State) -> Floats:
-    """Return for each kind the believed rate of the requested size on the reference type; 0 if it does not run there."""
+def reference_rates(state: State) -> tuple[Floats, Floats]:
+    """Return for each kind the believed rate of the requested size on the reference type, and the normalised work per second of
+    an average GPU of the cluster. A kind that does not run on the reference type counts its fastest type instead."""
     accounts, options, cluster = state.tenants, state.beliefs.options, state.nodes.cluster
     assert accounts.tenants is not None
     if accounts._reference is None or accounts._reference[0] is not options:
         named = accounts.tenants.reference
         pool = cluster.pools.index(named) if named in cluster.pools else int(state.beliefs.pool_rank(cluster).argmin())
-        rates = _rates_on(options, pool, [kind.demand.milligpus for kind in state.jobs.kind_of])
-        accounts._reference = (options, rates)
-    return accounts._reference[1]
+        sizes = np.array([kind.demand.milligpus for kind in state.jobs.kind_of], dtype=np.int64)
+        on_pool = np.stack([_rates_on(options, number, sizes) for number in range(len(cluster.pools))], axis=1)
+        rates = np.where(on_pool[:, pool] > 0, on_pool[:, pool], on_pool.max(axis=1, initial=0.0))
+        runs = on_pool > 0
+        gpus = np.maximum((cluster.pool_gpus * runs).sum(axis=1), 1)
+        average = (on_pool * cluster.pool_gpus).sum(axis=1) / gpus / np.maximum(rates, 1e-12)
+        accounts._reference = (options, rates, average)
+    return accounts._reference[1:]
 
 
-def _rates_on(options: Options, pool: int, asked: list[int]) -> Floats:
+def _rates_on(options: Options, pool: int, sizes: Ints) -> Floats:
+    """Return for each kind the rate of the requested size on a pool; 0 if it does not run there."""
     rows = options.by_kind
     found = (rows >= 0) & (options.pool[rows] == pool) & (options.partner_kind[rows] < 0)
-    found &= options.milligpus[rows] == np.array(asked, dtype=np.int64).reshape(-1, 1)
+    found &= options.milligpus[rows] == sizes.reshape(-1, 1)
     rates: Floats = np.where(found, options.rate[rows], 0.0).max(axis=1, initial=0.0)
     return rates
 

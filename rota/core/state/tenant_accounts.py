@@ -58,7 +58,8 @@ class TenantAccounts:
     gpu_seconds: Floats = field(default_factory=_no_floats)
     """GPU-seconds received."""
     promised_seconds: Floats = field(default_factory=_no_floats)
-    """GPU-seconds that the guarantee alone gives for the GPUs that unfinished jobs ask for."""
+    """Normalised work that the guarantee alone would have given to unfinished jobs, in GPU-seconds of the reference type. A
+    guaranteed GPU counts as the average GPU of the cluster."""
     borrowed_seconds: Floats = field(default_factory=_no_floats)
     """GPU-seconds received beyond the guarantee."""
     lent_seconds: Floats = field(default_factory=_no_floats)
@@ -70,8 +71,8 @@ class TenantAccounts:
     starts: dict[int, tuple[float, ...]] = field(default_factory=dict)
     """Node -> seconds from arrival to start of the last jobs that arrived within the guarantee of their tenant."""
     _levels: list[Ints] | None = None
-    _reference: tuple[Options, Floats] | None = None
-    """Options, and for each kind the rate on the reference type."""
+    _reference: tuple[Options, Floats, Floats] | None = None
+    """Options, and for each kind its rate on the reference type and the normalised work of an average GPU."""
 
     @property
     def in_use(self) -> bool:
