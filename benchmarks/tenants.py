@@ -1,11 +1,11 @@
 """Fairness over time on real users: how unequal tenants fare, and whether it pays to ask for more than one needs.
 
     python -m benchmarks.tenants            credits, decaying usage and neither, beside no tenants at all
-    python -m benchmarks.tenants --quick    the first 3,000 jobs after the quarter that sets the guarantees
+    python -m benchmarks.tenants --quick    the first 2,000 jobs after the quarter that sets the guarantees
 
 It needs the reference data beside the checkout: 15,000 jobs of 136 users of Philly. The users are dealt to eight tenants. Their
-use in the first quarter of the jobs sets the guarantees, and the rest is simulated. To ask for more than it needs, a tenant submits
-each of its jobs twice; what counts is the mean JCT of the jobs that it needs.
+use in the first quarter of the jobs sets the guarantees, and the rest is simulated. To ask for more than it needs, a tenant
+submits each of its jobs twice; what counts is the mean JCT of the jobs that it needs.
 """
 
 import argparse
@@ -28,7 +28,7 @@ TENANTS = 8
 LENT = 0.8
 """Part of the cluster that is guaranteed."""
 LOAD = 1.5
-"""Work that arrives over what the cluster can do while jobs arrive. Below 1 hardly a job waits, and all settings are alike."""
+"""GPUs that would be in use on average while jobs arrive, if there were enough, over those of the cluster."""
 NODE = 8
 JUNK = "junk"
 
@@ -68,8 +68,9 @@ def deal(rows: list[Row]) -> dict[str, str]:
 
 def gpus_for(rows: list[Row], load: float) -> int:
     """Return the GPUs, in whole nodes, on which these jobs are the offered load."""
-    span = rows[-1].submitted_s - rows[0].submitted_s
-    need = sum(row.gpu_seconds for row in rows) / span / load
+    end_s = rows[-1].submitted_s
+    used = sum(row.gpus * min(row.seconds, end_s - row.submitted_s) for row in rows)
+    need = used / (end_s - rows[0].submitted_s) / load
     return max(int(np.ceil(need / NODE)) * NODE, max(row.gpus for row in rows))
 
 
@@ -110,7 +111,7 @@ def mean_jct(result: Result, tenant: str) -> float:
 
 def main() -> int:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
-    parser.add_argument("--quick", action="store_true", help="the first 3,000 jobs only")
+    parser.add_argument("--quick", action="store_true", help="the first 2,000 jobs only")
     parser.add_argument("--policy", default="las", help="policy within tenants (default: las)")
     parser.add_argument("--load", type=float, default=LOAD, help=f"offered load (default: {LOAD:g})")
     parser.add_argument("--greedy", type=int, default=3, help="number of tenants that ask for more, one at a time (default: 3)")
@@ -122,7 +123,7 @@ def main() -> int:
     rows = read(path)
     tenant_of = deal(rows)
     quarter = len(rows) // 4
-    past, jobs = rows[:quarter], rows[quarter : quarter + 3000] if chosen.quick else rows[quarter:]
+    past, jobs = rows[:quarter], rows[quarter : quarter + 2000] if chosen.quick else rows[quarter:]
     gpus = gpus_for(jobs, chosen.load)
     promised = guarantees(past, tenant_of, gpus)
     greedy = sorted(promised, key=lambda tenant: -promised[tenant])[:: max(TENANTS // chosen.greedy, 1)][: chosen.greedy]

@@ -66,7 +66,7 @@ def _check_tenants(state: State) -> None:
     """No group of jobs has more GPUs by the plan than its limit, but for jobs that save nothing; and what siblings have earned,
     others have paid."""
     accounts, limits = state.tenants, taken_limits(state)
-    if limits is not None and not state.cycle.needs_plan:
+    if limits is not None and not state.cycle.needs_plan and state.cycle.call_jobs is None:
         for group, name in enumerate(limits.names):
             held = [job for job in state.jobs.desired if group in limits.groups_of(job)]
             pinned = all(not state.jobs.table.saves[state.jobs.row[job]] for job in held)

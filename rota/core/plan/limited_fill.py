@@ -58,6 +58,7 @@ class _Fill:
         self._seconds = table.steps_left[candidates.position] / options.rate[wanted] if candidates.reserve else None
         self._limits = limits_of(state, table.rows) or NO_LIMITS
         self._guarantees = Guarantees(state)
+        self._smallest = 0 if options.has_fractions else min(self._need, default=MILLI)
         self._sizes = options.elastic and isinstance(draft.allocation, Assignment)
         self.owed: list[int] = []
         """Positions of jobs that run within the guarantee of their tenant."""
@@ -109,13 +110,14 @@ class _Fill:
         """Grant GPUs to jobs within the guarantee of their tenant at this depth. Where no job may overtake another, none does
         inside its tenant."""
         strict = self._candidates.blocking or self._candidates.reserve
-        stopped: set[int] = set()
+        stopped: set[int] = {-1}
+        tenant_of = {owner: self._guarantees.at_depth(owner, depth) for owner in set(self._owner)}
         for number, job in enumerate(self._job):
-            if self._option[job] >= 0:
+            node = tenant_of[self._owner[job]]
+            if node in stopped or self._option[job] >= 0:
                 continue
-            node = self._guarantees.at_depth(self._owner[job], depth)
-            if node < 0 or node in stopped:
-                continue
+            if self._is_full():
+                break
             granted = within = False
             for way in self._sizes_of(number, node):
                 if self._guarantees.has_room(node, self._pool[way], self._need[way]):
@@ -151,6 +153,8 @@ class _Fill:
         last = {self._job[number]: number for number in order.tolist()}
         for number in order.tolist():
             job = self._job[number]
+            if self._is_full():
+                break
             if self._option[job] >= 0:
                 if self._sizes:
                     self._grow(number)
@@ -202,6 +206,10 @@ class _Fill:
             self._limits.take(self._ids[job], self._need[way])
             self._room[self._pool[way]] -= more
             self._option[job] = way
+
+    def _is_full(self) -> bool:
+        """Whether no pool has room for any size that a job may have."""
+        return max(self._room, default=0) < self._smallest
 
     def _within_limits(self, number: int) -> bool:
         return self._limits.fits(self._ids[self._job[number]], self._need[self._way[number]])
