@@ -112,7 +112,7 @@ def mean_jct(result: Result, tenant: str) -> float:
 def main() -> int:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--quick", action="store_true", help="the first 2,000 jobs only")
-    parser.add_argument("--policy", default="las", help="policy within tenants (default: las)")
+    parser.add_argument("--policy", default="tiresias", help="policy within tenants (default: tiresias)")
     parser.add_argument("--load", type=float, default=LOAD, help=f"offered load (default: {LOAD:g})")
     parser.add_argument("--greedy", type=int, default=3, help="number of tenants that ask for more, one at a time (default: 3)")
     chosen = parser.parse_args()
