@@ -1,9 +1,9 @@
 """Fairness over time on real users: how unequal tenants fare, and whether it pays to ask for more than one needs.
 
     python -m benchmarks.tenants            credits, decaying usage and neither, beside no tenants at all
-    python -m benchmarks.tenants --quick    the first 2,000 jobs after the quarter that sets the guarantees
+    python -m benchmarks.tenants --quick    the first 1,000 jobs after the quarter that sets the guarantees
 
-It needs the reference data beside the checkout: 15,000 jobs of 136 users of Philly. The users are dealt to eight tenants. Their
+It needs the reference data: 15,000 jobs of 136 users of Philly. The users are dealt to eight tenants. Their
 use in the first quarter of the jobs sets the guarantees, and the rest is simulated. To ask for more than it needs, a tenant
 submits each of its jobs twice; what counts is the mean JCT of the jobs that it needs.
 """
@@ -22,8 +22,7 @@ from rota.model.job import Arrival, JobSpec
 from rota.report.result import Result, plain_table
 from rota.traces.trace import Trace
 
-USERS = Path("/work/shared/data/users/philly_users.csv")
-BESIDE = Path(__file__).resolve().parents[2] / "shared/data/users/philly_users.csv"
+USERS = Path(__file__).resolve().parents[2] / "shared/data/users/philly_users.csv"
 TENANTS = 8
 LENT = 0.8
 """Part of the cluster that is guaranteed."""
@@ -111,19 +110,19 @@ def mean_jct(result: Result, tenant: str) -> float:
 
 def main() -> int:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
-    parser.add_argument("--quick", action="store_true", help="the first 2,000 jobs only")
-    parser.add_argument("--policy", default="tiresias", help="policy within tenants (default: tiresias)")
+    parser.add_argument("--quick", action="store_true", help="the first 1,000 jobs only")
+    parser.add_argument("--users", type=Path, default=USERS, help="jobs with their users (default: beside the checkout)")
+    parser.add_argument("--policy", default="srsf", help="policy within tenants (default: srsf)")
     parser.add_argument("--load", type=float, default=LOAD, help=f"offered load (default: {LOAD:g})")
     parser.add_argument("--greedy", type=int, default=3, help="number of tenants that ask for more, one at a time (default: 3)")
     chosen = parser.parse_args()
-    path = next((each for each in (BESIDE, USERS) if each.exists()), None)
-    if path is None:
-        print(f"benchmarks.tenants needs {BESIDE}", file=sys.stderr)
+    if not chosen.users.exists():
+        print(f"benchmarks.tenants: there is no {chosen.users}. Try: --users philly_users.csv", file=sys.stderr)
         return 1
-    rows = read(path)
+    rows = read(chosen.users)
     tenant_of = deal(rows)
     quarter = len(rows) // 4
-    past, jobs = rows[:quarter], rows[quarter : quarter + 2000] if chosen.quick else rows[quarter:]
+    past, jobs = rows[:quarter], rows[quarter : quarter + 1000] if chosen.quick else rows[quarter:]
     gpus = gpus_for(jobs, chosen.load)
     promised = guarantees(past, tenant_of, gpus)
     greedy = sorted(promised, key=lambda tenant: -promised[tenant])[:: max(TENANTS // chosen.greedy, 1)][: chosen.greedy]

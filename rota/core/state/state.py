@@ -1,4 +1,4 @@
-"""The state: all that the core knows, as four records, and the methods that take more than one of them.
+"""The state: all that the core knows, as five records, and the methods that take more than one of them.
 
 Values in dicts are never changed in place, so a copy of the state is a copy of its columns and of its dicts.
 """
