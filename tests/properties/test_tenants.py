@@ -2,9 +2,11 @@
 
 import random
 from dataclasses import replace
+from pathlib import Path
 
 import pytest
 
+from rota.api import simulate
 from rota.core.plan.tactic import Tactics
 from rota.model.cluster import Cluster, Node
 from rota.model.policy import Policy
@@ -98,3 +100,21 @@ def test_no_tactic_exceeds_a_cap(seed: int) -> None:
         tenants=tenants_of(seed),
     ).run(200_000)
     assert not chaos.core.state.jobs.row and not chaos.gpu_owner
+
+
+@pytest.mark.parametrize(
+    "policy", ["fifo", "fifo:backfill=true", "srsf", "las", "tiresias", "gittins", "max-min-fairness", "gandiva"]
+)
+@pytest.mark.parametrize("seed", range(2))
+def test_jobs_within_a_guarantee_start_when_they_arrive(tmp_path: Path, policy: str, seed: int) -> None:
+    """Nothing costs time here, and all GPUs are of one type: so each job for which its tenant's guarantee has room starts at
+    once, whatever others have borrowed."""
+    file = tmp_path / "tenants.yaml"
+    fairness = (CREDITS, DECAY)[seed]
+    guarantees = "tenant-1: {guarantee: 8}, tenant-2: {guarantee: 5}, tenant-3: {guarantee: 3}"
+    file.write_text(f"tenants: {{{guarantees}}}\nfairness: {fairness}\n")
+    trace = f"synthetic:jobs=150,gpus=16,largest=4,load=1.5,tenants=3,seed={seed}"
+    found = simulate(trace, policy=policy, cluster="16xV100", preset="ideal", tenants=file)
+    assert found.tenants is not None
+    promised = [each for each in found.tenants.tenants if each.start_seconds_p99 is not None]
+    assert promised and all(each.start_seconds_p99 <= 1e-6 for each in promised), promised

@@ -41,6 +41,13 @@ class _Fill:
             candidates = expand_options(candidates, table)
         options = table.options
         wanted = options.best[table.kind[candidates.position]] if candidates.option is None else candidates.option
+        self._guarantees = Guarantees(state)
+        self._named = len(wanted)
+        """Number of candidates that the answer names. Those behind them may run within a guarantee only."""
+        if isinstance(draft.allocation, Assignment) and self._guarantees.depths:
+            position, more = _unnamed(draft, candidates.position)
+            candidates = replace(candidates, position=np.concatenate((candidates.position, position)))
+            wanted = np.concatenate((wanted, more))
         self._candidates: Candidates = replace(candidates, option=wanted, preference=None)
         self._job: list[int] = candidates.position.tolist()
         self._way: list[int] = wanted.tolist()
@@ -57,7 +64,6 @@ class _Fill:
         self._split = [SplitGpu(table.gpu_pool.item(gpu), gpu, table.room_at(gpu)) for gpu in table.kept_fractional_gpus()]
         self._seconds = table.steps_left[candidates.position] / options.rate[wanted] if candidates.reserve else None
         self._limits = limits_of(state, table.rows) or NO_LIMITS
-        self._guarantees = Guarantees(state)
         self._smallest = 0 if options.has_fractions else min(self._need, default=MILLI)
         self._sizes = options.elastic and isinstance(draft.allocation, Assignment)
         self.owed: list[int] = []
@@ -77,6 +83,7 @@ class _Fill:
         option = np.array(self._option, dtype=np.int64)
         at = np.argsort(_places(self._order, len(option))[self._candidates.position[behind]], kind="stable")
         turn = behind[at]
+        turn = turn[(turn < self._named) | (option[self._candidates.position[turn]] >= 0)]
         assert self._candidates.option is not None
         draft.candidates = replace(
             self._candidates, position=self._candidates.position[turn], option=self._candidates.option[turn]
@@ -156,8 +163,10 @@ class _Fill:
             if self._is_full():
                 break
             if self._option[job] >= 0:
-                if self._sizes:
+                if self._sizes and number < self._named:
                     self._grow(number)
+                continue
+            if number >= self._named:
                 continue
             if stuck and (self._seconds is None or not self._seconds[number] <= soonest):
                 continue
@@ -270,6 +279,17 @@ class _Fill:
         self._order.append(job)
         self._limits.take(self._ids[job], self._need[way])
         self._guarantees.take(self._owner[job], self._pool[way], self._need[way])
+
+
+def _unnamed(draft: Draft, named: Ints) -> tuple[Ints, Ints]:
+    """Return positions and options of the jobs that an assignment does not name, in order of submission. It leaves jobs out for
+    which it sees no room, and a guarantee makes some."""
+    alive = np.ones(len(draft.table), dtype=bool) if draft.alive is None else draft.alive.copy()
+    alive[named] = False
+    usual = draft.table.options.default_size
+    found = [(at, way) for at in alive.nonzero()[0].tolist() for way in draft.options_of(at) if usual[way]]
+    both = np.array(found, dtype=np.int64).reshape(-1, 2)
+    return both[:, 0], both[:, 1]
 
 
 def _places(order: list[int], count: int) -> Ints:
