@@ -4,6 +4,7 @@ import random
 from dataclasses import replace
 from pathlib import Path
 
+import numpy as np
 import pytest
 
 from rota.api import simulate
@@ -118,3 +119,25 @@ def test_jobs_within_a_guarantee_start_when_they_arrive(tmp_path: Path, policy: 
     assert found.tenants is not None
     promised = [each for each in found.tenants.tenants if each.start_seconds_p99 is not None]
     assert promised and all(each.start_seconds_p99 <= 1e-6 for each in promised), promised
+
+
+@pytest.mark.parametrize("policy", ["ones", "optimus", "goodput", "gandiva", "srsf", "max-min-fairness"])
+@pytest.mark.parametrize("tactics", ["none", "grow"])
+def test_no_tenant_holds_more_than_its_cap_at_any_moment(tmp_path: Path, policy: str, tactics: str) -> None:
+    """Measured on the GPUs that jobs really had, of jobs that accept many sizes."""
+    file = tmp_path / "tenants.yaml"
+    file.write_text(
+        "tenants: {tenant-1: {guarantee: 3, cap: 6}, tenant-2: {cap: 5}, tenant-3: {cap: 4, user_cap: 4}}\nfairness: decay\n"
+    )
+    caps = {"tenant-1": 6, "tenant-2": 5, "tenant-3": 4}
+    trace = "synthetic:jobs=60,gpus=16,largest=4,load=1.5,tenants=3,seed=3,models=6"
+    found = simulate(trace, policy=policy, cluster="16xV100", preset="ideal", elastic="gpus", tactics=tactics, tenants=file)
+    held = found.record.gpu_intervals
+    width = np.diff(held.first)
+    for tenant, cap in caps.items():
+        mine = np.array([found.arrivals[job].spec.tenant == tenant for job in held.job.tolist()], dtype=bool)
+        times = np.concatenate((held.end_s[mine], held.start_s[mine]))
+        change = np.concatenate((-width[mine], width[mine]))
+        order = np.lexsort((change, np.round(times, 6)))
+        assert np.cumsum(change[order]).max(initial=0) <= cap, tenant
+    assert found.summary.finished == 60
