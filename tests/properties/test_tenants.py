@@ -1,15 +1,24 @@
 """Tenants in a hostile world and in simulations: no cap is ever exceeded, credits add up, and guarantees are kept."""
 
 import random
+from collections import Counter
 from dataclasses import replace
+from itertools import pairwise
 from pathlib import Path
 
 import numpy as np
 import pytest
+from hypothesis import given
+from hypothesis import strategies as st
 
 from rota.api import simulate
 from rota.core.plan.tactic import Tactics
+from rota.core.scheduler import Scheduler
+from rota.core.settings import Settings
+from rota.core.setup import Setup
+from rota.model.allocation import Ranking
 from rota.model.cluster import Cluster, Node
+from rota.model.commands import Command, Suspend
 from rota.model.policy import Policy
 from rota.model.tenants import CREDITS, DECAY, NO_FAIRNESS, Guarantee, Tenants
 from rota.placers.packed import Packed
@@ -27,6 +36,8 @@ from rota.tactics.defragment import Defragment
 from rota.tactics.grow import Grow
 from rota.tactics.migrate import Migrate
 from rota.tactics.pack import Pack
+from tests.examples import examples
+from tests.unit.core.helpers import Bench, of_type
 
 FLOOR = Cluster.of(
     [
@@ -141,3 +152,49 @@ def test_no_tenant_holds_more_than_its_cap_at_any_moment(tmp_path: Path, policy:
         order = np.lexsort((change, np.round(times, 6)))
         assert np.cumsum(change[order]).max(initial=0) <= cap, tenant
     assert found.summary.finished == 60
+
+
+@given(
+    jobs=st.lists(
+        st.tuples(st.sampled_from("abc"), st.sampled_from([1, 2, 4]), st.floats(1e3, 2e4), st.floats(0.0, 7200.0)),
+        min_size=4,
+        max_size=10,
+    ),
+    policy=st.sampled_from(POLICIES),
+    fairness=st.sampled_from([CREDITS, DECAY, NO_FAIRNESS]),
+)
+@examples(40)
+def test_two_jobs_reclaim_from_each_other_only_as_often_as_the_policy_changes_its_order(
+    jobs: list[tuple[str, int, float, float]], policy: Policy, fairness: str
+) -> None:
+    """Random submissions for four hours. A job that reclaims is within its guarantee, so the job that lost its GPUs can take them
+    back only after an arrival, an end, a turn, or another order of the policy; shares change the order with each slice."""
+    turn, until_s = 1800.0, 4 * 3600.0
+    guarantees = {"a": Guarantee(3), "b": Guarantee(2), "c": Guarantee(1)}
+    tenants = Tenants(dict.fromkeys("abc", 1.0), guarantees=guarantees, fairness=fairness, turn_seconds=turn)
+    made = Bench("6xV100", policy)
+    made.core = Scheduler.of(made.core.state.nodes.cluster, Setup(settings=Settings(), placer=Packed(), tenants=tenants))
+    arrivals = sorted(jobs, key=lambda each: each[3])
+    taken = Counter[tuple[int, int]]()
+    orders: list[list[int]] = []
+
+    def note(commands: list[Command]) -> None:
+        for suspend in of_type(made.obey(commands), Suspend):
+            row = made.state.jobs.row.get(suspend.job)
+            if row is not None and (other := made.state.jobs.table.reclaimed_for.item(row)) >= 0:
+                taken[other, suspend.job] += 1
+        answer = made.state.cycle.answer
+        if answer is not None and isinstance(answer.allocation, Ranking):
+            orders.append(answer.ids[answer.allocation.order].tolist())
+
+    while made.now_s < until_s:
+        while arrivals and arrivals[0][3] <= made.now_s:
+            tenant, gpus, steps, _ = arrivals.pop(0)
+            note(made.submit(tenant=tenant, gpus=gpus, steps=steps))
+        made.now_s += 200.0
+        note(made.tell())
+    changes = sum(before != now for before, now in pairwise(orders)) if orders else until_s / 360.0
+    for (one, other), times in taken.items():
+        assert min(times, taken[other, one]) <= changes + until_s / turn, (one, other, taken)
+    if isinstance(policy, Fifo | Srsf):  # what runs keeps its place in their orders
+        assert not any(taken[other, one] for one, other in list(taken)), taken
