@@ -74,10 +74,6 @@ class TenantAccounts:
     _reference: tuple[Options, Floats, Floats] | None = None
     """Options, and for each kind its rate on the reference type and the normalised work of an average GPU."""
 
-    @property
-    def in_use(self) -> bool:
-        return self.tenants is not None
-
     def leaf_of(self, spec: JobSpec) -> NodeKey:
         """Return the key of the leaf of a job."""
         assert self.tenants is not None
