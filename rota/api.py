@@ -33,6 +33,7 @@ from rota.report.given_up import given_up_notes
 from rota.report.metrics import summarise
 from rota.report.predictions import PredictionsSummary
 from rota.report.result import Result
+from rota.report.tenants_summary import TenantsSummary
 from rota.report.thrash import thrash_notes
 from rota.report.trials_summary import TrialsSummary
 from rota.sim.conformance import LIMIT_SECONDS, Finding, check_policy
@@ -126,6 +127,7 @@ def run_study(study: Study, progress: Progress | None = None, opened: Trace | No
         tuple(sorted(state.out_of_service())),
         trials=TrialsSummary.of(state.beliefs) if ready.setup.settings.tactics else None,
         predictions=PredictionsSummary.of(state.beliefs) if ready.setup.settings.needs_predictions else None,
+        tenants=TenantsSummary.of(state, record, arrivals) if ready.setup.tenants is not None else None,
         assumptions=ready.assumptions,
         study=study,
     )

@@ -34,6 +34,8 @@ REASONS = {
     "POLICY_NOTE": "the policy says why",
     "DEPENDENCY": "waits for other jobs to end",
     "BACKING_OFF": "pauses after a failed attempt",
+    "OVER_QUOTA": "waits for its quota",
+    "RECLAIMED": "its borrowed GPUs went back",
 }
 
 _ISO = re.compile(r"\b\d{4}-\d\d-\d\dT\d\d:\d\d:\d\d(\.\d+)?Z")

@@ -22,6 +22,7 @@ COMMANDS = {
     "jobs": "jobs",
     "status": "status",
     "nodes": "nodes",
+    "tenants": "tenants",
     "show": "show_job",
     "why": "why",
     "history": "history",

@@ -39,6 +39,7 @@ def sim(
             f"(seed {setup['seed']})"
             + (f", {result.trials}" if result.trials is not None else "")
             + (f", {result.predictions}" if result.predictions is not None else "")
+            + (f"\n{result.tenants.table()}" if result.tenants is not None else "")
         )
         say(shaped, whole, value=result.to_dict(per_job=per_job), note=note)
     if per_job and shaped in ("table", "wide"):

@@ -6,7 +6,7 @@ from collections.abc import Callable
 from dataclasses import dataclass
 from pathlib import Path
 
-from rota.compose.tenants_yaml import read_tenants
+from rota.compose.tenants_yaml import TENANT, WHOLE, read_tenants
 from rota.errors import InputError, OptionError, SpecError
 from rota.files.csv_table import read_table
 from rota.files.tree import TreeEntry, read_tree
@@ -54,11 +54,11 @@ def _yaml(path: str) -> FileCheck:
         racks = f" in {counted(groups[0], 'rack')}" if groups else ""
         racks += "".join(f", these in {counted(count, 'place')}" for count in groups[1:])
         return FileCheck(path, "cluster", f"{counted(len(cluster.nodes), 'node')} with {parts}{racks}")
-    if names and "run" not in names and all(_is_tenant(entry) for entry in names.values()):
-        weights = read_tenants(path).weights
-        return FileCheck(
-            path, "tenants", f"{len(weights)} with weights from {min(weights.values()):g} to {max(weights.values()):g}"
-        )
+    if names and "run" not in names and (set(names) <= set(WHOLE) or all(_is_tenant(entry) for entry in names.values())):
+        tenants = read_tenants(path)
+        weights, guaranteed = tenants.weights.values(), tenants.guarantee("").gpus
+        promise = f", {counted(guaranteed, 'GPU')} guaranteed" if guaranteed else ""
+        return FileCheck(path, "tenants", f"{len(weights)} with weights from {min(weights):g} to {max(weights):g}{promise}")
     return _job_spec(path, root)
 
 
@@ -72,7 +72,7 @@ def _job_spec(path: str, root: TreeEntry) -> FileCheck:
 
 
 def _is_tenant(entry: TreeEntry) -> bool:
-    return entry.value is None or (isinstance(entry.value, dict) and entry.value.keys() <= {"weight", "policy", "tenants"})
+    return entry.value is None or (isinstance(entry.value, dict) and entry.value.keys() <= set(TENANT))
 
 
 def _refuse_what_submit_refuses(spec: Spec, root: TreeEntry) -> None:

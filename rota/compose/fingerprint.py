@@ -122,6 +122,7 @@ FILES: Mapping[str, Callable[[str], Iterable[Path]]] = {
     "placer": _placer_files,
     "profile": _profile_files,
     "tactics": _tactic_files,
+    "tenants": _file,
     "tensors": _file,
     "variability": _variability_files,
 }

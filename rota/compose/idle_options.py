@@ -152,6 +152,8 @@ class Combination:
             found.append(f"{who} changes no sizes: every job here accepts one size only; --elastic batch lets jobs accept others")
         if needs.tenants and not any(spec.tenant for spec in specs):
             found.append("tenants=... does nothing: no job here has a tenant")
+        if self.study.tenants is not None and not any(spec.tenant for spec in specs):
+            found.append("--tenants does nothing: no job here has a tenant")
         if needs.deadlines and all(spec.deadline_seconds is None and spec.slo is None for spec in specs):
             found.append("slo=true does nothing: no job here has a deadline")
         return found

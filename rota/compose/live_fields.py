@@ -13,6 +13,7 @@ LIVE = (
     "min_run_factor",
     "wait_for_locality",
     "tactics",
+    "tenants",
     "profile",
     "spread_penalty",
     "tensors",

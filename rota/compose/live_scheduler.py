@@ -13,7 +13,7 @@ from rota.core.scheduler import Scheduler
 from rota.core.settings import Settings
 from rota.errors import JournalError
 from rota.live.cluster_changes import pretend_devices
-from rota.live.given_beliefs import GivenFlag, GivenFlags, given_beliefs, scored_devices
+from rota.live.given_beliefs import GivenFlag, GivenFlags, given_beliefs, given_tenants, scored_devices
 from rota.live.home_setup import HomeSetup
 from rota.model.cluster import Cluster, Node
 from rota.model.codec import Form, Plain
@@ -36,12 +36,14 @@ def make_home_setup(
     """Return the setup of a home. The placer of a pair such as `tiresias+pal` overrides `placer`. Flags override `base`."""
     policy, pair = split_pair(policy)
     study = Study(trace="", policy=policy, placer=pair or placer, **{name: flag.text for name, flag in flags.items()})
-    parts = find_parts(study)
-    made = make_setup(study, parts, base, given_beliefs(flags, context_gib, ()))
+    tenants = given_tenants(flags)
+    parts = find_parts(study, tenants=tenants)
+    made = make_setup(study, parts, base, given_beliefs(flags, context_gib, ()), tenants)
     return HomeSetup(
         settings=made.settings,
         placer=made.placer,
         given=made.given,
+        tenants=tenants,
         placer_name=parts.placer_name,
         cluster=cluster,
         pretend=pretend,
@@ -86,6 +88,7 @@ def read_setup(plain: Mapping[str, Any]) -> HomeSetup:
         settings=_read_settings(plain["settings"], plain["policy"]),
         placer=make_placer(plain["placer"]),
         given=given_beliefs(flags, context_gib, scored),
+        tenants=given_tenants(flags),
         placer_name=plain["placer"],
         cluster=cluster,
         pretend=pretend,

@@ -4,6 +4,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass, replace
 
 from rota.compose.parse_tactics import make_tactics
+from rota.compose.policy_tenants import with_tenants
 from rota.compose.registry import make_placer, make_policy, split_pair
 from rota.compose.study import Study
 from rota.core.decision_timing import AtEvents, AtRounds, DecisionTiming, WholeSteps
@@ -14,6 +15,7 @@ from rota.errors import OptionError
 from rota.model.needs import Needs, needs_of
 from rota.model.placement_view import Placer
 from rota.model.policy import Policy
+from rota.model.tenants import Tenants
 from rota.model.units import FOREVER
 
 PACKED = "packed"
@@ -41,9 +43,9 @@ class Parts:
         return self.tactics.colocating is not None and not self.needs.colocation
 
 
-def find_parts(study: Study, options: Mapping[str, Mapping[str, str]] | None = None) -> Parts:
+def find_parts(study: Study, options: Mapping[str, Mapping[str, str]] | None = None, tenants: Tenants | None = None) -> Parts:
     """Return the parts of a study. A policy `A+B` names the placer too. `options` has options of some names that the study does
-    not set."""
+    not set. A policy that serves tenants gets these, unless it names its own."""
     named, placer = study.policy, study.placer
     if isinstance(named, str):
         named, pair = split_pair(named)
@@ -53,6 +55,8 @@ def find_parts(study: Study, options: Mapping[str, Mapping[str, str]] | None = N
         placer = placer if placer is not None else pair
     placer = placer if placer is not None else PACKED
     policy = make_policy(named, options)
+    if tenants is not None:
+        policy = with_tenants(policy, tenants)
     return Parts(
         named if isinstance(named, str) else type(named).__qualname__,
         policy,
@@ -62,7 +66,7 @@ def find_parts(study: Study, options: Mapping[str, Mapping[str, str]] | None = N
     )
 
 
-def make_setup(study: Study, parts: Parts, base: Settings, given: GivenBeliefs) -> Setup:
+def make_setup(study: Study, parts: Parts, base: Settings, given: GivenBeliefs, tenants: Tenants | None = None) -> Setup:
     """Return the setup of a scheduler. The study, and the needs of its policy, override `base`."""
     slowest, least = study.cordon_slower_than, study.min_run_factor
     settings = replace(
@@ -76,7 +80,7 @@ def make_setup(study: Study, parts: Parts, base: Settings, given: GivenBeliefs) 
         tactics=parts.tactics,
         cordon_slower_than=slowest if slowest is not None else FOREVER,
     )
-    return Setup(settings=settings, placer=parts.placer, given=given)
+    return Setup(settings=settings, placer=parts.placer, given=given, tenants=tenants)
 
 
 def when_to_decide(preset: DecisionTiming, decide: str | None, round_seconds: float | None) -> DecisionTiming:

@@ -24,6 +24,7 @@ from rota.compose.make_setup import Parts, find_parts, make_setup, round_length_
 from rota.compose.presets import preset as named_preset
 from rota.compose.simulated_parking import parked
 from rota.compose.study import Study
+from rota.compose.tenants_yaml import check_owners, check_tenants, read_tenants
 from rota.compose.unknown_profiles import unknown_profiles
 from rota.core.decision_timing import AtEvents, DecisionTiming, WholeSteps
 from rota.core.scheduler import Scheduler
@@ -125,16 +126,21 @@ def prepare_study(study: Study, opened: Trace | None = None) -> PreparedStudy:
     if study.variability is not None:
         scores = read_variability(study.variability, cluster, study.seed, not study.variability_medians)
         physics = replace(physics, variability=scores)
-    parts = find_parts(study, preset.options)
+    tenants = read_tenants(study.tenants) if study.tenants is not None else None
+    if tenants is not None:
+        check_tenants(tenants, cluster, str(study.tenants))
+    parts = find_parts(study, preset.options, tenants)
     given = opened if opened is not None else _opened(study)
     sized = made_elastic(study.elastic, given, physics.rates, cluster.gpus) if study.elastic is not None else given
     trace = _jobs(study, sized, cluster, physics)
+    if tenants is not None:
+        check_owners(tenants, (arrival.spec for arrival in trace.arrivals), str(study.tenants))
     if study.park is not None:
         physics, trace = parked(study.park, physics, trace)
     base = Settings(
         **preset.settings, seed=study.seed, learn=study.known_rates is not None, learn_variability=study.learn_variability
     )
-    setup = make_setup(study, parts, base, _given(study, physics, parts))
+    setup = make_setup(study, parts, base, _given(study, physics, parts), tenants)
     settings = setup.settings
     if physics.whole_steps_seconds:
         round_seconds = settings.decide.round_seconds if isinstance(settings.decide, WholeSteps) else 0.0
@@ -182,6 +188,7 @@ def _facts(study: Study, cluster: Cluster, trace: Trace, settings: Settings, pla
         "wait_for_locality": study.wait_for_locality,
         "park": study.park,
         "tactics": study.tactics,
+        "tenants": _text(study.tenants),
         "seed": study.seed,
         "first": study.first,
         "where": dict(study.filters) or None,

@@ -16,10 +16,11 @@ from rota.compose.make_setup import find_parts, when_to_decide
 from rota.compose.parse_tactics import make_tactics
 from rota.compose.prepare import check_gpus, make_physics
 from rota.compose.study import Study
+from rota.compose.tenants_yaml import check_tenants, read_tenants
 from rota.core.decision_timing import AtEvents
 from rota.errors import OptionError, UnknownNameError
 from rota.files.csv_table import closest
-from rota.live.given_beliefs import GivenFlag, GivenFlags, plain_rates, plain_scores
+from rota.live.given_beliefs import GivenFlag, GivenFlags, plain_rates, plain_scores, plain_tenants
 from rota.model.cluster import Cluster
 from rota.profiles.catalogue import Catalogue
 from rota.profiles.tensors import read_tensors
@@ -57,6 +58,10 @@ def read_flags(given: Mapping[str, Any], cluster: Cluster, devices: Sequence[str
         flags["profile"] = GivenFlag(_absolute(study.profile), plain_rates(physics.rates))
     if study.tensors is not None:
         flags["tensors"] = GivenFlag(_absolute(study.tensors), read_tensors(study.tensors))
+    if study.tenants is not None:
+        tenants = read_tenants(study.tenants)
+        check_tenants(tenants, cluster, str(study.tenants))
+        flags["tenants"] = GivenFlag(_absolute(study.tenants), plain_tenants(tenants))
     if study.variability is not None:
         scores = read_variability(study.variability, cluster, study.seed, not study.variability_medians)
         flags["variability"] = GivenFlag(_absolute(study.variability), plain_scores(scores, devices))

@@ -17,6 +17,7 @@ from typing import Any, Protocol, runtime_checkable
 import numpy as np
 
 from rota.beliefs.rates import Rates
+from rota.compose.policy_tenants import with_tenants
 from rota.core.plan.candidate_table import CandidateTable
 from rota.core.plan.fill import grant
 from rota.core.plan.order import order_candidates
@@ -69,14 +70,6 @@ class HasObjective(Policy, Protocol):
     """A policy with an objective over shares."""
 
     def objective(self, effect: Effect) -> float: ...
-
-
-@runtime_checkable
-class HasTenants(Policy, Protocol):
-    """A policy that serves tenants."""
-
-    @property
-    def tenants(self) -> Tenants: ...
 
 
 def read_instance(path: Path | str, profile: Path | str | None = None) -> Instance:
@@ -157,7 +150,7 @@ def solve(instance: Instance, policy: Policy, placer: Placer) -> SolveResult:
     solver are loaded before."""
     for module in ("rota.solver.program", "highspy"):
         import_module(module)
-    policy = _with_tenants(policy, instance.tenants)
+    policy = with_tenants(policy, instance.tenants)
     instance, copies = _roomy(instance)
     needs = needs_of(policy)
     settings = Settings(colocation=needs.colocation, needs_predictions=needs.predictions)
@@ -195,14 +188,6 @@ def _roomy(instance: Instance) -> tuple[Instance, int]:
     nodes = [replace(node, gpus=node.gpus * copies) for node in instance.cluster.nodes]
     cluster = Cluster.of(nodes, dollars_per_hour=instance.cluster.dollars_per_hour)
     return replace(instance, cluster=cluster, jobs=instance.jobs * copies), copies
-
-
-def _with_tenants(policy: Any, tenants: Tenants) -> Policy:
-    """Give the tenants of the instance to a policy that serves tenants, unless it has its own."""
-    given = policy.tenants if isinstance(policy, HasTenants) else None
-    needs_tenants = given is not None and not given.weights and not given.policies
-    served: Policy = replace(policy, tenants=tenants) if needs_tenants else policy
-    return served
 
 
 def _shares(answer: Allocation, table: CandidateTable, capacity: Ints) -> Floats:

@@ -156,6 +156,8 @@ class Study:
     """Tactics: pack, grow, defragment, migrate, ./mine.py:Mine; pack:min_gain=0.1.
 
     Names separated by commas, each with its options, such as pack:min_gain=0.1,settle_seconds=120."""
+    tenants: str | Path | None = None
+    """Tenants: a YAML file of their guarantees, caps and weights."""
     measurement_noise: float | None = field(default=None, metadata={"example": "0.05"})
     """Measurement noise of a job's rate, as a relative standard deviation."""
     min_run_factor: float | None = field(default=None, metadata={"example": "10"})

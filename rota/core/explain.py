@@ -3,6 +3,7 @@
 import numpy as np
 
 from rota.beliefs.make_options import why_never
+from rota.core.explain_tenants import describe_over_quota, describe_reclaimed, mark_tenant_reasons
 from rota.core.fold.setbacks import MAX_SETBACKS
 from rota.core.plan.pinned import has_min_run, unsaved_jobs
 from rota.core.state.accounts import time_shares
@@ -31,6 +32,8 @@ def reasons(state: State) -> Ints:
     full = (codes == Reason.NO_FREE_GPUS).nonzero()[0]
     codes[full[_share_used(state, full)]] = Reason.SHARE_USED
     codes[(codes == Reason.OUTRANKED) & np.isin(kind, state.cycle.fragmented)] = Reason.FRAGMENTED
+    if state.tenants.tenants is not None:
+        mark_tenant_reasons(state, codes)
     kinds = list(state.jobs.kind_of)
     for row in (state.beliefs.options.best[kind] < 0).nonzero()[0].tolist():
         codes[row] = why_never(kinds[kind[row]], state.nodes.cluster)[0]
@@ -116,7 +119,7 @@ def explain(state: State, job: int) -> list[Explanation]:
     if _note(state, job):
         codes.add(Reason.POLICY_NOTE)
     if (
-        headline in (Reason.HELD, Reason.NO_FREE_GPUS, Reason.OUTRANKED, Reason.SHARE_USED)
+        headline in (Reason.HELD, Reason.NO_FREE_GPUS, Reason.OUTRANKED, Reason.SHARE_USED, Reason.OVER_QUOTA, Reason.RECLAIMED)
         and state.beliefs.options.best[state.jobs.table.kind[row]] >= 0
     ):
         codes.add(Reason(int(_capacity_codes(state)[state.jobs.table.kind[row]])))
@@ -157,6 +160,10 @@ def _describe(state: State, job: int, row: int, code: Reason) -> Explanation:
         return Explanation(code, f"It is held until it is released: rota release {job}.")
     if code is Reason.DEPENDENCY:
         return _dependency(state, job)
+    if code is Reason.OVER_QUOTA:
+        return describe_over_quota(state, job)
+    if code is Reason.RECLAIMED:
+        return describe_reclaimed(state, job)
     if code in (Reason.NO_SUCH_ACCELERATOR, Reason.UNSATISFIABLE):
         _, why = why_never(kind, state.nodes.cluster)
         if state.nodes.gone and state.beliefs.options.best[state.jobs.table.kind[row]] >= 0:

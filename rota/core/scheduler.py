@@ -19,6 +19,7 @@ from rota.core import snapshot
 from rota.core.fold.apply import HANDLERS, advance, apply, set_clock, timer_was_set
 from rota.core.fold.configured import Configured, CoreEvent, configure
 from rota.core.fold.run_limit import next_limit_s
+from rota.core.fold.tenancy import set_tenants, settle
 from rota.core.learn.cordon import cordon
 from rota.core.learn.job_lengths import predict_lengths
 from rota.core.plan.planner import make_plan
@@ -73,6 +74,8 @@ class Scheduler:
             skews=given.skews,
         )
         made.setup = setup
+        if setup.tenants is not None:
+            set_tenants(made.state, setup.tenants)
         return made
 
     def step(self, now_s: float, events: Sequence[CoreEvent]) -> list[Command]:
@@ -84,6 +87,8 @@ class Scheduler:
         """Fold events into the state. Time never runs backwards here, whatever the events say."""
         state, settings = self.state, self.settings
         set_clock(state, settings, now_s)
+        if state.tenants.tenants is not None and events:
+            settle(state, state.now_s)
         for event in events:
             if isinstance(event, Configured):
                 configure(state, self.setup, event.setup)

@@ -10,6 +10,7 @@ from rota.beliefs.skews import Skews
 from rota.beliefs.variability import Variability
 from rota.core.settings import Settings
 from rota.model.placement_view import Placer
+from rota.model.tenants import Tenants
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -51,3 +52,5 @@ class Setup:
     settings: Settings
     placer: Placer
     given: GivenBeliefs = field(default_factory=GivenBeliefs)
+    tenants: Tenants | None = None
+    """The operator's tenants; None if there are none."""

@@ -28,12 +28,13 @@ from rota.model.length_prediction import LengthPrediction
 from rota.model.occupancy import Occupancy
 from rota.model.old_names import current_fields
 from rota.model.options import Kind, OptionRow, Options
+from rota.model.tenants import Guarantee, Tenants
 
 VERSION = 17
 READABLE = (12, 13, 14, 15, 16, VERSION)
 """Fields that a later version added have their defaults. Version 15 renamed types and fields (`model/old_names.py`). Version 16
-keeps in one column why a job may not be scheduled (`blocks`), of which earlier ones had sets. Version 17 adds the columns and
-fields of limits, priorities, dependencies and requests about jobs."""
+keeps in one column why a job may not be scheduled (`blocks`), of which earlier ones had sets. Version 17 adds limits, priorities,
+dependencies, requests about jobs, and the accounts of tenants."""
 
 EVENT_TYPES: tuple[type, ...] = (
     events.Submitted,
@@ -108,6 +109,8 @@ _STATE_TYPES = (
     AtRounds,
     WholeSteps,
     SelectionRules,
+    Tenants,
+    Guarantee,
 )
 
 
@@ -131,7 +134,7 @@ def restore(plain: Plain, codec: Codec, given: Rates | None = None) -> State:
             hint="use the Rota that wrote it",
         )
     plain = current_fields(State.__name__, plain)
-    records = {name: _restore_record(kind, plain[name], codec) for name, kind in _RECORDS.items()}
+    records = {name: _restore_record(kind, plain.get(name, {}), codec) for name, kind in _RECORDS.items()}
     known = records["beliefs"]
     if "measured" not in plain["beliefs"] and given is not None:
         records["beliefs"] = dataclasses.replace(known, measured=MeasuredRates.found_in(known.rates, given))

@@ -3,6 +3,7 @@
 import numpy as np
 
 from rota.core.fold.colocation import partner_of
+from rota.core.plan.quotas import taken_limits
 from rota.core.state.job_table import NO_JOB
 from rota.core.state.phases import AWAITS, HIDDEN, NEVER_FITS, PAUSED, TO_CANCEL, TO_KILL, WITH_ATTEMPT
 from rota.core.state.records import NO_GPUS, same_gpus
@@ -37,6 +38,8 @@ def validate(state: State) -> None:
     assert (state.nodes.context_gib >= -1e-6).all(), "parked jobs keep less than nothing on a GPU"
     _check_memory(state)
     _check_caches(state)
+    if state.tenants.tenants is not None:
+        _check_tenants(state)
 
 
 def _check_phases(state: State) -> None:
@@ -62,6 +65,25 @@ def _check_phases(state: State) -> None:
         assert all(job in state.jobs.awaited_by[each.job] for each in awaited), f"job {job} waits, and nothing releases it"
     barred = {job for job in state.jobs.attempts if table.blocks[state.jobs.row[job]]}
     assert state.jobs.unschedulable_holders == barred, "the set of barred jobs is out of step"
+
+
+def _check_tenants(state: State) -> None:
+    """No group of jobs has more GPUs by the plan than its limit, but for jobs that save nothing; and what siblings have earned,
+    others have paid."""
+    accounts, limits = state.tenants, taken_limits(state)
+    if limits is not None and not state.cycle.needs_plan and state.cycle.call_jobs is None:
+        for group, name in enumerate(limits.names):
+            held = [job for job in state.jobs.desired if group in limits.groups_of(job)]
+            pinned = all(not state.jobs.table.saves[state.jobs.row[job]] for job in held)
+            assert limits.left(group) >= 0 or pinned, f"jobs {held} of {name} have {-limits.left(group)} milli-GPUs too many"
+    for above in set(accounts.parent[1:].tolist()):
+        credits = accounts.credit[accounts.parent == above]
+        assert abs(credits.sum()) <= 1e-6 * max(abs(credits).max(initial=1.0), 1.0), (
+            f"the credits below node {above} are {credits}"
+        )
+    for job, row in state.jobs.row.items():
+        expected = accounts.node_of[accounts.leaf_of(state.jobs.specs[job])]
+        assert state.jobs.table.owner[row] == expected, f"job {job} is in the account of another user"
 
 
 def _check_memory(state: State) -> None:

@@ -42,7 +42,7 @@ from rota.live.node_rows import node_rows
 from rota.live.old_jobs import OldJobs
 from rota.live.policy_change import try_policy
 from rota.live.policy_client import PolicyClient
-from rota.live.possible import check_memory, check_options
+from rota.live.possible import check_memory, check_options, check_tenant
 from rota.live.queued_requests import (
     AboutJobs,
     ChangeJob,
@@ -60,6 +60,7 @@ from rota.live.recovery import Make, lost_with_their_files, recover
 from rota.live.requests import check_priority, shown_spec, to_job_spec
 from rota.live.status_row import status_row
 from rota.live.takeover_leases import renewals_after_takeover
+from rota.live.tenant_rows import tenant_rows
 from rota.live.trial_rows import trials_of
 from rota.live.upkeep import JournalUpkeep
 from rota.model.codec import Codec
@@ -82,6 +83,7 @@ from rota.wire.rows import (
     RequestRow,
     StatusRow,
     TakenRow,
+    TenantRow,
     UsageReportRow,
     WhyRow,
 )
@@ -456,6 +458,7 @@ class Daemon:
             check_options(wanted, self.driver.discover_cluster(), self.scheduler.state.beliefs.rates)
         if possible is not None:
             possible.add(kind)
+        check_tenant(wanted, self.scheduler.state.tenants.tenants)
         check_memory(wanted, self.driver.discover_cluster(), self.driver.readings, pretend=self.setup.pretend)
         with self._lock:
             after = find_awaited(sent.spec, self.history.records, earlier)
@@ -580,6 +583,10 @@ class Daemon:
         readings = self.driver.readings()  # this may take a second, so it is not done under the lock
         with self._lock:
             return node_rows(self.scheduler.state, self._cluster.devices, readings, pretend=self.setup.pretend)
+
+    def tenants(self) -> list[TenantRow]:
+        with self._lock:
+            return tenant_rows(self.scheduler.state)
 
     def wait_for_change(self, seen: int, timeout: float) -> int:
         with self._changes:

@@ -18,6 +18,7 @@ from rota.beliefs.variability import Variability
 from rota.core.setup import GivenBeliefs
 from rota.core.snapshot import make_codec
 from rota.model.codec import Plain
+from rota.model.tenants import Tenants
 from rota.profiles.catalogue import Catalogue
 from rota.profiles.curves import published_efficiency
 from rota.profiles.scaling import SOURCES, StepTimes
@@ -70,6 +71,16 @@ def plain_rates(measured: Rates) -> Plain:
     """Return the rates of a file as a home keeps them."""
     model = measured.model.fitted() if isinstance(measured.model, StepTimes) else None
     return _CODEC.encode(replace(measured, speeds={}, model=model, spread_penalty=None, efficiency=Efficiency()))
+
+
+def plain_tenants(tenants: Tenants) -> Plain:
+    """Return tenants as a home keeps them."""
+    return _CODEC.encode(tenants)
+
+
+def given_tenants(flags: GivenFlags) -> Tenants | None:
+    """Return the tenants of the file that was given; None if there was none."""
+    return _CODEC.decode(flags["tenants"].value) if "tenants" in flags else None
 
 
 def plain_scores(scores: Variability, devices: Sequence[str]) -> Plain:

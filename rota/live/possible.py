@@ -11,6 +11,7 @@ from rota.model.cluster import Cluster
 from rota.model.counted import counted
 from rota.model.job import JobSpec
 from rota.model.options import Kind
+from rota.model.tenants import Tenants
 from rota.model.units import FOREVER
 
 
@@ -27,6 +28,30 @@ def check_options(wanted: JobSpec, cluster: Cluster, rates: Rates) -> None:
         value=wanted.gpus,
         hint=f"fewer GPUs, or other types: this cluster is {cluster}",
     )
+
+
+def check_tenant(wanted: JobSpec, tenants: Tenants | None) -> None:
+    """Raise OptionError for a job of a tenant that the operator's file does not have, if it refuses such jobs, and for a job that
+    alone exceeds a cap."""
+    if tenants is None:
+        return
+    home = tenants.home_of(wanted.tenant)
+    if home is None:
+        raise OptionError(
+            "is not a tenant of this cluster.",
+            field="tenant",
+            value=wanted.tenant or "none",
+            hint=f"tenant: {tenants.paths[0]}; all: {', '.join(tenants.paths)}",
+        )
+    least = min((wanted.gpus, *wanted.gpu_counts))
+    cap = tenants.cap_of(home)
+    if least > cap:
+        raise OptionError(
+            f"OVER_QUOTA: is more than the cap of {cap:g} in the tenant {home}.",
+            field="gpus",
+            value=f"{least:g}",
+            hint=f"gpus: {cap:g}, or less",
+        )
 
 
 def check_memory(wanted: JobSpec, cluster: Cluster, readings: Callable[[], Readings], *, pretend: bool) -> None:

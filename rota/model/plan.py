@@ -34,3 +34,5 @@ class Plan:
     """Whether all jobs run and none would change if another ended. The policy is then not called when a job ends."""
     moved: tuple[int, ...] = ()
     """Jobs that tactics move."""
+    reclaimed: tuple[tuple[int, int], ...] = ()
+    """Jobs that give up borrowed GPUs, each with a job that is within the guarantee of its tenant and starts."""

@@ -36,6 +36,10 @@ class Reason(IntEnum):
     """The last attempt failed in a way in which the next is likely to fail too, so the job pauses."""
     DEPENDENCY = 17
     """The job waits for other jobs to end."""
+    OVER_QUOTA = 20
+    """The job would exceed the cap of its tenant or of its user."""
+    RECLAIMED = 21
+    """The job's GPUs were borrowed, and went back to the tenant to which they are guaranteed."""
 
 
 @dataclass(frozen=True, slots=True)

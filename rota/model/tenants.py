@@ -1,12 +1,31 @@
-"""Tenants: a tree of weighted paths that share the cluster. The operator defines them, never the users."""
+"""Tenants: a tree of paths that share the cluster, with weights, guarantees and caps. The operator defines them, never the
+users."""
 
 from collections.abc import Mapping
 from dataclasses import dataclass, field
+from functools import cached_property
 
 from rota.errors import OptionError
 
 FAIRNESS, FIFO = "fairness", "fifo"
 INNER = (FAIRNESS, FIFO)
+CREDITS, DECAY, NO_FAIRNESS = "credits", "decay", "none"
+OVER_TIME = (CREDITS, DECAY, NO_FAIRNESS)
+REFUSE = "refuse"
+"""Value of `unknown` that refuses the jobs of unknown tenants."""
+DEFAULT = "default"
+"""Tenant of the jobs that name no tenant of the file, unless the file names another."""
+DAY = 86_400.0
+
+
+@dataclass(frozen=True)
+class Guarantee:
+    """GPUs that a tenant gets when it has jobs for them."""
+
+    gpus: float
+    """Number of GPUs, of all types together."""
+    by_type: Mapping[str, float] = field(default_factory=dict)
+    """Accelerator type -> number of GPUs of this type; empty if GPUs of any type count."""
 
 
 @dataclass(frozen=True)
@@ -16,6 +35,22 @@ class Tenants:
 
     weights: Mapping[str, float] = field(default_factory=dict)
     policies: Mapping[str, str] = field(default_factory=dict)
+    guarantees: Mapping[str, Guarantee] = field(default_factory=dict)
+    """Guaranteed GPUs of the paths that have some."""
+    caps: Mapping[str, float] = field(default_factory=dict)
+    """Most GPUs of a path and all below it."""
+    user_caps: Mapping[str, float] = field(default_factory=dict)
+    """Most GPUs of each user in a path and all below it."""
+    unknown: str = DEFAULT
+    """Tenant of jobs whose path is not listed, nor any above it; `refuse` if such jobs are refused."""
+    fairness: str = CREDITS
+    """Order of tenants that borrow GPUs: by credits, by decaying usage, or none."""
+    half_life_seconds: float = 7 * DAY
+    """Time in which usage counts half as much, in seconds. Only for decaying usage."""
+    turn_seconds: float = 600.0
+    """Time for which a tenant has to borrow its part of the GPUs before its rank falls, in seconds."""
+    reference: str = ""
+    """Accelerator type whose GPU-seconds are the unit of normalised work; empty for the fastest type of the cluster."""
 
     def __post_init__(self) -> None:
         for path, weight in self.weights.items():
@@ -37,6 +72,42 @@ class Tenants:
             if known in self.policies:
                 return self.policies[known]
         return self.policies.get("", FAIRNESS)
+
+    @cached_property
+    def paths(self) -> tuple[str, ...]:
+        """Paths of all tenants, each after the one above it. The tenant of unknown jobs is one of them."""
+        listed = {step for path in self.weights for step in lineage(path)}
+        return tuple(sorted(listed | ({self.unknown} if self.unknown != REFUSE else set()), key=lambda path: path.split("/")))
+
+    def home_of(self, path: str) -> str | None:
+        """Return the tenant that a job of this path counts for: the nearest that is listed. None if the job is refused."""
+        for step in reversed(lineage(path)):
+            if step in self.paths:
+                return step
+        return None if self.unknown == REFUSE else self.unknown
+
+    def cap_of(self, path: str) -> float:
+        """Return the most GPUs that one job in this path may have."""
+        steps = lineage(path)
+        own = next((self.user_caps[step] for step in reversed(steps) if step in self.user_caps), float("inf"))
+        return min([own, *(self.caps[step] for step in steps if step in self.caps)])
+
+    def guarantee(self, path: str) -> Guarantee:
+        """Return the guarantee of a path. Without its own, a path has what is guaranteed below it."""
+        if path in self.guarantees:
+            return self.guarantees[path]
+        below = [self.guarantee(child) for child in self.children(path)]
+        by_type: dict[str, float] = {}
+        if all(each.by_type or not each.gpus for each in below):
+            for each in below:
+                for accelerator, gpus in each.by_type.items():
+                    by_type[accelerator] = by_type.get(accelerator, 0.0) + gpus
+        return Guarantee(sum(each.gpus for each in below), by_type)
+
+    def children(self, path: str) -> list[str]:
+        """Return the paths directly below this one; those at the top for the empty path."""
+        depth = len(lineage(path))
+        return [each for each in self.paths if len(lineage(each)) == depth + 1 and (not path or each.startswith(path + "/"))]
 
 
 def lineage(path: str) -> list[str]:

@@ -14,6 +14,7 @@ from rota.model.cluster import Cluster
 from rota.model.job import Arrival
 from rota.report.metrics import Summary, jobs_table
 from rota.report.predictions import PredictionsSummary
+from rota.report.tenants_summary import TenantsSummary
 from rota.report.trials_summary import TrialsSummary
 from rota.sim.record import Record
 
@@ -46,6 +47,8 @@ class Result:
     """Accuracy of length predictions; None if the policy uses no predictions."""
     trials: TrialsSummary | None = field(default=None, kw_only=True)
     """Trials of the tactics; None if there were no tactics."""
+    tenants: TenantsSummary | None = field(default=None, kw_only=True)
+    """Figures of tenants; None if there were none."""
     assumptions: tuple[str, ...] = field(default=(), kw_only=True)
     """Notes that name an unknown input and the assumption that was made."""
     study: Study = field(kw_only=True)
@@ -67,10 +70,12 @@ class Result:
         return self.summary.plans
 
     def to_dict(self, *, per_job: bool = False) -> dict[str, Any]:
-        """Return summary, params, trials of tactics if any and, with `per_job`, jobs."""
+        """Return summary, params, trials and tenants if any and, with `per_job`, jobs."""
         whole: dict[str, Any] = {"summary": self.summary.to_dict(), "params": dict(self.params)}
         if self.trials is not None:
             whole["trials"] = self.trials.to_dict()
+        if self.tenants is not None:
+            whole["tenants"] = self.tenants.to_dict()
         if self.predictions is not None:
             whole["predictions"] = self.predictions.to_dict()
         if per_job:
@@ -105,6 +110,7 @@ class Result:
             f"makespan {duration(s.makespan_seconds)}   GPUs busy {percent(s.utilization)}   suspensions {s.suspensions}"
             + (f"   {self.trials}" if self.trials is not None else "")
             + (f"   {self.predictions}" if self.predictions is not None else "")
+            + (f"\n{self.tenants.table()}" if self.tenants is not None else "")
             + note_lines(self.notes)
         )
 

@@ -51,6 +51,7 @@ from rota.wire.rows import (
     RequestRow,
     StatusRow,
     TakenRow,
+    TenantRow,
     UsageReportRow,
     WhyRow,
 )
@@ -117,6 +118,7 @@ class ServedDaemon(ChangeSource, Protocol):
     def logs(self, job: int, offset: int, limit: int, tail: int | None = None) -> LogChunk: ...
     def status(self) -> StatusRow: ...
     def nodes(self) -> list[NodeRow]: ...
+    def tenants(self) -> list[TenantRow]: ...
     def set_policy(self, named: str) -> StatusRow: ...
     def ready(self) -> ReadyRow: ...
 
@@ -285,6 +287,11 @@ def _router(daemon: ServedDaemon, changes: ChangeFeed, privacy: Privacy) -> APIR
     def nodes() -> JsonAnswer:
         """Return the nodes and their GPUs. Reading the GPUs may take a second."""
         return JsonAnswer(daemon.nodes())
+
+    @api.get("/tenants", response_model=list[TenantRow])
+    def tenants() -> JsonAnswer:
+        """Return what each tenant is guaranteed, has, lends and borrows."""
+        return JsonAnswer(daemon.tenants())
 
     @api.post(
         "/policy",

@@ -16,6 +16,7 @@ from rota.beliefs.rates import SAME_SPEED, Rates
 from rota.core.decision_timing import AtRounds
 from rota.core.scheduler import Scheduler
 from rota.core.settings import Settings
+from rota.core.setup import GivenBeliefs, Setup
 from rota.core.snapshot import make_codec
 from rota.core.validate import validate
 from rota.errors import RotaError
@@ -43,6 +44,7 @@ from rota.model.events import (
 from rota.model.job import JobSpec
 from rota.model.placement_view import Placer
 from rota.model.policy import Policy
+from rota.model.tenants import Tenants
 from rota.model.units import FOREVER, MILLI
 from rota.sim.agents import Agent, SimulatedTask
 
@@ -122,18 +124,20 @@ class Chaos:
         settings: Settings = HOSTILE_SETTINGS,
         rates: Rates = SAME_SPEED,
         memory_types: tuple[type, ...] = (),
+        tenants: Tenants | None = None,
         check_every: int = 1,
     ) -> None:
         self.cluster, self.policy, self.placer = cluster, policy, placer
         self.faults = faults or Faults()
         self.settings = replace(settings, seed=seed)
-        self.rates = rates
+        given = GivenBeliefs(rates=rates)
+        self.setup = Setup(settings=self.settings, placer=placer, given=given, tenants=tenants)
         self.words = make_codec(*memory_types)
         self.dice = random.Random(seed)
         self.now_s = 0.0
         self.steps = 0
         self.counts: dict[str, int] = {}
-        self.core = Scheduler(cluster, placer, self.settings, rates=rates)
+        self.core = Scheduler.of(cluster, self.setup)
         self.snapshot: Plain = self.core.snapshot(self.words)
         self.journal: list[tuple[float, list[External], Decided | None]] = []
         self.agents = [Agent(self, node) for node in range(len(cluster.nodes))]
@@ -285,7 +289,7 @@ class Chaos:
 
     def recover(self) -> None:
         """Build a new core from the last snapshot and the journal since then. Recorded decisions are not made again."""
-        twin = Scheduler(self.cluster, self.placer, self.settings, rates=self.rates)
+        twin = Scheduler.of(self.cluster, self.setup)
         twin.restore(json.loads(json.dumps(self.snapshot)), self.words)
         for now_s, events, decided in self.journal:
             twin.fold(now_s, events)

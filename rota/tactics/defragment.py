@@ -78,6 +78,8 @@ def _start(mover: Mover, position: int, option: int) -> None:
     request = request_for(state, job, pool, gpus, state.jobs.table.move_seconds.item(row))
     if job in state.jobs.attempts or not mover.placer.keeps_together(request):
         return
+    if mover.draft.limits is not None and not mover.within_limits(job, option):
+        return
     nodes = state.fewest_nodes(pool, gpus)
     found = free_nodes(mover.room_by_node(pool), _movable(mover, pool), gpus, nodes)
     if found is None:

@@ -76,6 +76,8 @@ class Grow(Tactic):
                 more = options.gpus.item(option) - count
                 if option < 0 or options.pool.item(option) != pool or more <= 0:
                     continue
+                if draft.limits is not None and not draft.within_limits(at, option):
+                    continue
                 gain = options.rate.item(option) / options.rate.item(asked)
                 fits = options.gpus.item(option) - len(attempt.gpus) <= room
                 if option != has and fits and gain >= self.min_speedup and (busy or state.now_s < idle_s):

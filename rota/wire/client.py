@@ -26,6 +26,7 @@ from rota.wire.rows import (
     RequestRow,
     StatusRow,
     TakenRow,
+    TenantRow,
     TrialRow,
     UsageGroupRow,
     UsageReportRow,
@@ -62,6 +63,7 @@ Row = TypeVar(
     WhyRow,
     StatusRow,
     NodeRow,
+    TenantRow,
     GpuRow,
     LogChunk,
     PageRow,
@@ -79,6 +81,7 @@ _ROWS = (
     WhyRow,
     StatusRow,
     NodeRow,
+    TenantRow,
     GpuRow,
     LogChunk,
     PageRow,
@@ -324,6 +327,10 @@ class Client:
         """Return the nodes, the jobs on their GPUs, and the health of these GPUs."""
         plain = self._transport.ask("GET", "/nodes")
         return [_row(NodeRow, {**each, "gpus": [_row(GpuRow, gpu) for gpu in each["gpus"]]}) for each in plain]
+
+    def tenants(self) -> list[TenantRow]:
+        """Return what each tenant is guaranteed, has, lends and borrows; an empty list without tenants."""
+        return [_row(TenantRow, each) for each in self._transport.ask("GET", "/tenants")]
 
     def set_policy(self, policy: str) -> StatusRow:
         """Replace the policy, such as `tiresias:thresholds=60` or `fifo+pal` (with a placer). It is called once first."""

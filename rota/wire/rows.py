@@ -407,6 +407,49 @@ class NodeRow:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
+class TenantRow:
+    """One tenant, with all tenants below it."""
+
+    tenant: str
+    """Path of the tenant."""
+    guarantee: float
+    """Guaranteed GPUs."""
+    cap: float | None
+    """Most GPUs; None if there is no cap."""
+    gpus: float
+    """GPUs granted by the plan in force."""
+    borrowed: float
+    """GPUs granted beyond the guarantee."""
+    lent: float
+    """GPUs of the guarantee that the tenant does not have while others borrow."""
+    credit: float | None
+    """Normalised work lent, less that borrowed, in GPU-hours of the reference type; None unless the fairness is by credits."""
+    usage: float | None
+    """Normalised work received, halved with every half-life, in GPU-hours of the reference type; None unless the fairness is by
+    decaying usage."""
+    running: int
+    """Jobs that have GPUs by the plan in force."""
+    waiting: int
+    """Jobs that wait for GPUs."""
+    work_hours: float
+    """Normalised work received, in GPU-hours of the reference type."""
+    gpu_hours: float
+    """GPU-hours received."""
+    welfare: float | None
+    """Normalised work received over what the guarantee alone would have given; None without a guarantee or before its first
+    job."""
+    start_seconds_p50: float | None
+    """Median time from arrival to start of jobs that arrived within the guarantee, in seconds; None if there were none."""
+    start_seconds_p99: float | None
+    """99th percentile of that time, in seconds."""
+    users: dict[str, float]
+    """GPUs of each user of the tenant that has some, most first."""
+
+    def to_dict(self) -> dict[str, Any]:
+        return asdict(self)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
 class LogChunk:
     """A piece of a job's output."""
 

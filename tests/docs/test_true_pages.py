@@ -40,7 +40,6 @@ CONFIGURATION = "configuration"
 """Page whose example is no file for `rota check`."""
 
 MISSING = {
-    "no accounts or quotas": {"account", "accounts", "quota", "quotas", "qos"},
     "no job arrays or notifications": {"array", "arrays", "notify"},
     "does not start containers, copy data or rent machines": {"container", "containers", "image", "sync", "launch", "cloud"},
     "CPUs, memory and licences are not resources": {"cpus", "memory", "licences"},

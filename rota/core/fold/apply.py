@@ -33,6 +33,7 @@ from rota.core.fold.node_events import (
 from rota.core.fold.requests import cancel_requested, hold_requested, job_changed, requeue_requested
 from rota.core.fold.run_limit import end_over_limit
 from rota.core.fold.setbacks import clear_setbacks, end_pauses
+from rota.core.fold.tenancy import adopt, reclaimed
 from rota.core.learn.failing_nodes import review
 from rota.core.learn.job_lengths import note
 from rota.core.learn.learn_rates import learn
@@ -124,6 +125,8 @@ def advance(state: State, settings: Settings) -> None:
 def _submitted(state: State, settings: Settings, event: Submitted) -> None:
     if event.job > state.jobs.last_job:  # numbers rise, so anything else is a repeat
         state.add_job(event.job, event.spec, event.at_s, settings.colocation)
+        if state.tenants.tenants is not None:
+            adopt(state, event.job, event.spec)
         if event.spec.after and not wait_for_others(state, event.job, event.spec.after):
             finish(state, event.job, state.jobs.row[event.job], Phase.CANCELLED, event.at_s)
         state.cycle.invalidate()
@@ -284,6 +287,8 @@ def _decided(state: State, settings: Settings, event: Decided) -> None:
         for job in plan.moved:
             if job in row_of:
                 state.jobs.table.own("moved_s")[row_of[job]] = state.now_s
+        if plan.reclaimed:
+            reclaimed(state, plan.reclaimed)
         if state.beliefs.trials:
             abort_trials(state)
         for trial in plan.trials:

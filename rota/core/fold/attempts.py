@@ -9,6 +9,7 @@ from rota.core.fold.dependencies import settle_waiting
 from rota.core.fold.measurements import abort_trials
 from rota.core.fold.run_limit import is_over_limit
 from rota.core.fold.setbacks import clear_setbacks, set_back
+from rota.core.fold.tenancy import began
 from rota.core.learn.cordon import cordon
 from rota.core.learn.failing_nodes import note_exit, review
 from rota.core.learn.job_lengths import finished
@@ -171,6 +172,8 @@ def begin(state: State, job: int, at_s: float, min_run_factor: float = 0.0) -> N
     first = table.first_run_s.item(row)
     if first != first:  # not a number: it never ran
         table.first_run_s[row] = at_s
+        if state.tenants.tenants is not None:
+            began(state, row, at_s)
     state.requeue(job)
     if cycle.protects_unstarted:  # when it has made a step, the job that it overtakes may have its turn
         seconds = max(1.0 / max(table.rate.item(row), ROUNDING), MIN_HOLD_SECONDS, table.stays_until_s.item(row) - state.now_s)

@@ -14,6 +14,7 @@ from rota.beliefs.make_options import grown, renewed
 from rota.beliefs.move_costs import MoveCosts
 from rota.beliefs.variability import Variability
 from rota.core.fold import colocation
+from rota.core.fold.tenancy import set_tenants
 from rota.core.learn.cordon import cordon
 from rota.core.setup import Setup
 from rota.core.state.job_table import NO_JOB
@@ -46,6 +47,8 @@ def configure(state: State, before: Setup, now: Setup) -> None:
         state.jobs.table.widen(known.options.share_columns)
     if settings.tactics.colocating is not None:
         known.sharing = True  # it stays True when the tactic is given up: jobs may share GPUs at that moment
+    if now.tenants != before.tenants:
+        set_tenants(state, now.tenants)
     if not state.jobs.row:
         state.cycle.next_round_s = settings.decide.first_round_s(state.now_s)
     if same_beliefs and settings == replace(before.settings, policy=settings.policy):

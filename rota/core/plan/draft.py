@@ -8,7 +8,9 @@ import numpy as np
 from rota.core.plan.candidate_table import CandidateTable
 from rota.core.plan.fill import Grants
 from rota.core.plan.order import Candidates
+from rota.core.plan.quotas import Limits
 from rota.core.settings import Settings
+from rota.core.state.records import NO_GPUS
 from rota.core.state.state import State
 from rota.errors import TacticError
 from rota.model.allocation import Allocation
@@ -58,6 +60,10 @@ class Draft:
         """Which of the rest keep their GPUs, whatever the answer says. None: no job."""
         self.trials: list[Trial] = []
         """Trials that begin with this plan."""
+        self.limits: Limits | None = None
+        """What is left of the limits of groups of jobs; None if there are neither limits nor tenants."""
+        self.owed: Ints = NO_GPUS
+        """Positions of jobs that are within the guarantee of their tenant."""
         self.again_s = FOREVER
         """When to plan again though nothing happens."""
 
@@ -92,6 +98,13 @@ class Draft:
         fastest_first: list[int] = found[np.argsort(-options.rate[found], kind="stable")].tolist()
         return fastest_first
 
+    def within_limits(self, position: int, option: int) -> bool:
+        """Whether no group of the job at a position would exceed its limit by this option."""
+        if self.limits is None:
+            return True
+        needs, had = self.table.options.milligpus, self.grants.option.item(position)
+        return self.limits.fits(self.job_at(position), needs.item(option), needs.item(had) if had >= 0 else 0)
+
     def has_room(self, option: int) -> bool:
         """Whether the pool of an option has enough GPUs that are not granted."""
         options = self.table.options
@@ -106,6 +119,10 @@ class Draft:
             raise TacticError(f"job {job} can't run by option {option}.", hint="one of draft.options_of(position)")
         if not self.has_room(option):
             raise TacticError(f"the GPUs of option {option} of job {job} are granted already.", hint="draft.has_room(option)")
+        if self.limits is not None and not self.within_limits(position, option):
+            raise TacticError(f"job {job} would exceed a cap.", hint="draft.within_limits(position, option)")
+        if self.limits is not None:
+            self.limits.take(job, options.milligpus.item(option))
         grants.left[options.pool[option]] -= options.milligpus[option]
         grants.option[position] = option
         grants.position = np.append(grants.position, position)

@@ -99,7 +99,7 @@ def _fill_with_fractions(candidates: Candidates, wanted: Ints, table: CandidateT
         if option[job] >= 0 or (stuck and not seconds[number] <= soonest):
             continue
         if need < MILLI:
-            part = _part_for(table, job, way, pool, need, split, room[pool])
+            part = part_for(table, job, way, pool, need, split, room[pool])
             if part is not None:
                 room[pool] -= 0 if part.members or part.gpu in table.kept_gpus else MILLI
                 part.members.append(job)
@@ -130,7 +130,7 @@ def _fill_with_fractions(candidates: Candidates, wanted: Ints, table: CandidateT
     return Grants(granted, option, left, partner if options.has_colocated else None, used)
 
 
-def _part_for(
+def part_for(
     table: CandidateTable, job: int, option: int, pool: int, need: int, split: list[SplitGpu], room: int
 ) -> SplitGpu | None:
     """Where a job takes its part; None: there is no room. A GPU that is not split yet costs a whole one."""

@@ -31,6 +31,8 @@ class GangSearch:
         options, self._position = table.options, candidates.position
         self._way: Ints = options.best[table.kind[self._position]] if candidates.option is None else candidates.option
         self._blocking, self._reserve = candidates.blocking, candidates.reserve
+        self.limits = None if draft.limits is None else draft.limits.copy()
+        """What is left of the limits of groups; None if there are none."""
         self._option, self._left = grants.option.copy(), grants.left.copy()
         self._jobs: list[int] = state.jobs.table.id[table.rows].tolist()
         self._order: list[int] = []
@@ -161,22 +163,28 @@ class GangSearch:
 
     def _take(self, position: int, option: int, gpus: Ints) -> None:
         self._view.available[gpus] = False
+        if self.limits is not None and self._option[position] < 0:
+            self.limits.take(self._jobs[position], self._table.options.milligpus.item(option))
         self._option[position] = option
         self._order.append(position)
 
     def _give_up(self, position: int, option: int) -> None:
+        if self.limits is not None:
+            self.limits.give_back(self._jobs[position], self._table.options.milligpus.item(option))
         self._left[self._state.beliefs.options.pool[option]] += self._state.beliefs.options.milligpus[option]
         self._option[position] = -1
 
     def _otherwise(self, position: int) -> bool:
         """Whether a job finds a place by another of its options."""
         for option in self._way[self._position == position].tolist():
-            if self._fits(option) and self._starts(position, option):
+            if self._fits(position, option) and self._starts(position, option):
                 self._left[self._state.beliefs.options.pool[option]] -= self._state.beliefs.options.milligpus[option]
                 return True
         return False
 
-    def _fits(self, option: int) -> bool:
+    def _fits(self, position: int, option: int) -> bool:
+        if self.limits is not None and not self.limits.fits(self._jobs[position], self._table.options.milligpus.item(option)):
+            return False
         return bool(self._state.beliefs.options.milligpus[option] <= self._left[self._state.beliefs.options.pool[option]])
 
     def _go_on(self) -> None:
@@ -186,7 +194,7 @@ class GangSearch:
         has = table.granted_option[self._position] == self._way
         for at in (has & (need >= MILLI) & (self._option[self._position] < 0)).nonzero()[0].tolist():
             position, option = int(self._position[at]), int(self._way[at])
-            if self._option[position] < 0 and self._fits(option) and self._stays(position, option):
+            if self._option[position] < 0 and self._fits(position, option) and self._stays(position, option):
                 self._left[pool[at]] -= need[at]
         if self._blocking or self._reserve:
             return
@@ -197,6 +205,9 @@ class GangSearch:
             if not len(waiting):
                 return
             at = int(waiting[0])
+            if self.limits is not None and not self._fits(int(self._position[at]), int(self._way[at])):
+                open_to[at] = False
+                continue
             if self._starts(int(self._position[at]), int(self._way[at])):
                 self._left[pool[at]] -= need[at]
             else:  # and with it all that are like it

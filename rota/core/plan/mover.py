@@ -6,6 +6,7 @@ import numpy as np
 
 from rota.core.plan.draft import Draft, Places, released
 from rota.core.plan.pinned import protected
+from rota.core.plan.quotas import planned_milligpus
 from rota.core.state.job_table import NO_JOB
 from rota.errors import TacticError
 from rota.model.allocation import Ranking, Shares
@@ -131,12 +132,37 @@ class Mover:
         if before is not None:
             self.room[before] = self.state.usable()[0][before]
         self._check(job, option, gpus)
+        if self.draft.limits is not None:
+            self._take_limits(job, option)
         self.room[gpus] = False
         self.changes.pop(job, None)
         self.changes[job] = PlacementChange(job, option, gpus)
         if moves:
             self.moved.append(job)
             self.staying.movable_from_s[self.staying.job == job] = FOREVER
+
+    def within_limits(self, job: int, option: int) -> bool:
+        """Whether no group of a job would exceed its limit by this option."""
+        limits = self.draft.limits
+        return limits is None or limits.fits(job, self.table.options.milligpus.item(option), self._granted(job))
+
+    def _granted(self, job: int) -> int:
+        """Return the thousandths of GPUs that the plan gives a job before it is moved."""
+        change = self.changes.get(job)
+        if change is not None:
+            return self.table.options.milligpus.item(change.option) if change.gpus is not None else 0
+        return planned_milligpus(self.state, job) if job in self.state.jobs.desired else 0
+
+    def _take_limits(self, job: int, option: int) -> None:
+        """Raise TacticError if a job would exceed a limit by this option."""
+        limits, had, needs = self.draft.limits, self._granted(job), self.table.options.milligpus.item(option)
+        if limits is None or needs == had:
+            return
+        if not limits.fits(job, needs, had):
+            raise TacticError(f"job {job} would exceed a cap.", hint="mover.within_limits(job, option)")
+        if had:
+            limits.give_back(job, had)
+        limits.take(job, needs)
 
     def _check(self, job: int, option: int, gpus: Ints) -> None:
         """Raise TacticError if a job can't have these GPUs by this option."""

@@ -9,6 +9,7 @@ from rota.core.plan.clear_first import find_places
 from rota.core.plan.draft import Draft, Places
 from rota.core.plan.fill import grant
 from rota.core.plan.horizon import holds_until_s, overtaking, stable_until_change
+from rota.core.plan.limited_fill import grant_within_limits, reclaimed_by, take_back_excess
 from rota.core.plan.move import PlanMoves, move
 from rota.core.plan.pinned import resume_in_place, unsaved, unsaved_and_moved
 from rota.core.plan.placements import changes
@@ -17,6 +18,7 @@ from rota.core.settings import Settings
 from rota.core.state.state import State
 from rota.model.placement_view import Placer
 from rota.model.plan import Plan
+from rota.model.tenants import NO_FAIRNESS
 from rota.model.trial import Trial
 from rota.model.units import FOREVER, MIN_HOLD_SECONDS, Bools
 
@@ -59,13 +61,19 @@ def _draw_up(draft: Draft) -> Plan:
     for tactic in tactics.ordering:
         act(tactic, "order", draft)
     # 2. Each job is granted its first option that still has room.
-    draft.places = Places(grant(draft.candidates, draft.table, draft.capacity))
+    if state.tenants.tenants is None:
+        draft.places = Places(grant(draft.candidates, draft.table, draft.capacity))
+    else:
+        draft.places = Places(grant_within_limits(draft))
     # 3. Gangs that wait for a place get one, or what they would have had goes to the jobs behind them.
     if draft.settings.wait_for_locality:
         aside = find_places(draft)
     # 4. Tactics improve the grants: a waiting job joins a running one, a running job gets idle GPUs.
+    before = None if draft.limits is None else (draft.grants.option.copy(), draft.limits.copy())
     for tactic in tactics.improving:
         act(tactic, "improve", draft)
+    if before is not None:
+        take_back_excess(draft, *before)
     # 5. The placer picks GPUs for every job that starts, moves or changes its option. 6. What differs is a change.
     moved = PlanMoves(changes(draft))
     # 7. Tactics move running jobs, and may find a place for a gang by that.
@@ -80,6 +88,8 @@ def _draw_up(draft: Draft) -> Plan:
     until_s = holds_until_s(draft, granted, some_wait, overtakes)
     if state.beliefs.trials or draft.trials:
         draft.look_again(_next_given_up_s(state, draft.trials))
+    if some_wait and state.tenants.tenants is not None and state.tenants.tenants.fairness != NO_FAIRNESS:
+        draft.look_again(state.now_s + state.tenants.tenants.turn_seconds)  # other tenants may come first by then
     if draft.again_s < until_s:
         until_s = min(until_s, max(draft.again_s, state.now_s + MIN_HOLD_SECONDS))
     if moved.look_s < until_s and draft.settings.decide.at_events:
@@ -94,6 +104,7 @@ def _draw_up(draft: Draft) -> Plan:
         tuple(draft.trials),
         stable,
         (*aside, *moved.jobs),
+        reclaimed_by(draft, [change.job for change in moved.changes if change.gpus is None]) if len(draft.owed) else (),
     )
 
 

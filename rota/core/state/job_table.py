@@ -88,6 +88,12 @@ class JobTable(JobColumns):
     """Whether `resize_seconds` was measured."""
     stays_until_s: Floats = declare(np.float64, -FOREVER, rare=True)
     """Time at which the minimum run time of the attempt is over; minus infinity if it has none."""
+    owner: Ints = declare(np.int32, -1, rare=True)
+    """Node of the job's user in the accounts of tenants; -1 while there are no tenants."""
+    arrived_within_guarantee: Bools = declare(np.bool_, False, rare=True)
+    """Whether the guarantee of the job's tenant had room for the job when it arrived."""
+    reclaimed_for: Ints = declare(np.int64, NO_JOB, rare=True)
+    """Job within the guarantee of its tenant for which this one last gave up borrowed GPUs; -1 if none."""
 
     COLUMNS: ClassVar[dict[str, ColumnSpec]]
     RARE: ClassVar[tuple[str, ...]]

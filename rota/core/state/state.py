@@ -1,4 +1,4 @@
-"""The state: all that the core knows, as four records, and the methods that take more than one of them.
+"""The state: all that the core knows, as five records, and the methods that take more than one of them.
 
 Values in dicts are never changed in place, so a copy of the state is a copy of its columns and of its dicts.
 """
@@ -22,6 +22,7 @@ from rota.core.state.memory_ledger import MemoryLedger
 from rota.core.state.node_table import NodeTable
 from rota.core.state.phases import LEAVES_FOR_STORAGE, NEVER_FITS
 from rota.core.state.records import NO_GPUS, Attempt, PlacementTraits, same_gpus
+from rota.core.state.tenant_accounts import TenantAccounts
 from rota.model.cluster import Cluster, Node
 from rota.model.job import JobSpec
 from rota.model.occupancy import HALF
@@ -42,6 +43,8 @@ class State:
     """Jobs that have not ended."""
     cycle: SchedulingCycle = field(default_factory=SchedulingCycle)
     """The policy call, its answer and the plan in force."""
+    tenants: TenantAccounts = field(default_factory=TenantAccounts)
+    """Accounts of tenants and users."""
     now_s: float = 0.0
     """Time of the latest step."""
     memory: MemoryLedger = field(init=False)
@@ -427,5 +430,7 @@ class State:
         twin.__dict__.update(self.__dict__)
         twin.jobs, twin.nodes = self.jobs.copy(), self.nodes.copy()
         twin.cycle, twin.beliefs = self.cycle.copy(), self.beliefs.copy()
+        if self.tenants.tenants is not None:
+            twin.tenants = self.tenants.copy()
         twin.memory = MemoryLedger(twin)
         return twin

@@ -574,3 +574,16 @@ def test_nodes_with_what_was_read_of_their_gpus(served: Served, rota: Rota) -> N
     assert [gpu["temperature_c"] for gpu in found[0]["gpus"]] == [61, None, None, None] and found[0]["host_gib"] == 100.0
     rows = list(csv.DictReader(io.StringIO(rota("nodes", "-o", "csv")[1])))
     assert [row["utilization"] for row in rows] == ["0.93", "", "", ""] and rows[3]["cordoned"] == "True"
+
+
+def test_tenants_show_what_they_have_lend_and_borrow(rota: Rota) -> None:
+    code, out, _ = rota("tenants")
+    assert code == 0
+    head, row = (line.split() for line in out.splitlines()[:2])
+    assert row[0] == "vision" and row[head.index("HAS")] == "3" and row[head.index("BORROWED")] == "1"
+    assert "-1.5 GPU-h" in out and "1.5 s" in out
+    assert "ana 2, leo 1" in rota("tenants", "-o", "wide")[1]
+    (found,) = json.loads(rota("tenants", "-o", "json")[1])
+    assert found["users"] == {"ana": 2.0, "leo": 1.0} and found["welfare"] == 1.25
+    (line,) = csv.DictReader(io.StringIO(rota("tenants", "-o", "csv")[1]))
+    assert line["tenant"] == "vision" and line["users"] == "ana 2; leo 1"

@@ -69,6 +69,7 @@ IDLE: dict[str, tuple[dict[str, Any], str]] = {
     "park": ({"park": "link"}, "--park did nothing under fifo: no job was suspended"),
     "measurement_noise": ({"measurement_noise": 0.1}, "--measurement-noise does nothing: without --tactics nothing is measured"),
     "tactics": ({"tactics": "grow"}, "the tactic grow does nothing: no job here accepts more GPUs"),
+    "tenants": ({"tenants": "tenants.yaml"}, "--tenants does nothing: no job here has a tenant"),
     "memory": ({"memory": LINK_SPEED}, "memory does nothing: the GPU memory of every job is unknown"),
     "gpu_speed": ({"gpu_speed": [1.0] * 8}, "gpu_speed does nothing: every GPU has its nominal speed"),
     "whole_steps_seconds": ({"whole_steps_seconds": 60.0}, "whole_steps_seconds does nothing"),

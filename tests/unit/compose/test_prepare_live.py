@@ -8,7 +8,7 @@ from typing import Any
 import pytest
 
 from rota.compose.live_fields import REMEMBERED_FIELDS
-from rota.compose.live_scheduler import make_home_setup, plain_flags, read_kept_flags
+from rota.compose.live_scheduler import JOURNAL_CODEC, make_home_setup, plain_flags, read_kept_flags
 from rota.compose.prepare_live import describe_given_changes, forgettable, merge_given, read_flags
 from rota.core.decision_timing import AtEvents, AtRounds, DecisionTiming
 from rota.core.settings import Settings
@@ -143,3 +143,18 @@ def test_what_is_not_kept_cannot_be_forgotten_and_what_is_simulated_cannot_be_to
         told(trace="demo")
     with pytest.raises(InputError):
         told(profile="nowhere.csv")
+
+
+def test_tenants_are_kept_with_the_setup_and_the_file_is_not_needed_again(files: Path) -> None:
+    Path("tenants.yaml").write_text("tenants: {vision: {guarantee: 2, cap: 3}}\nfairness: decay\n")
+    kept = told(tenants="tenants.yaml")
+    Path("tenants.yaml").unlink()
+    setup = make_home_setup("fifo", "packed", Settings(), kept, CLUSTER, pretend=True)
+    assert setup.tenants is not None and setup.tenants.caps == {"vision": 3.0} and setup.tenants.fairness == "decay"
+    again = JOURNAL_CODEC.decode(json.loads(json.dumps(JOURNAL_CODEC.encode(setup))))
+    assert again.tenants == setup.tenants
+    assert make_home_setup("fifo", "packed", Settings(), {}, CLUSTER, pretend=True).tenants is None
+    assert forgettable(["--tenants"]) == ("tenants",)
+    Path("more.yaml").write_text("tenants: {vision: {guarantee: 9}}\n")
+    with pytest.raises(OptionError, match="add up to 9 GPUs"):
+        told(tenants="more.yaml")

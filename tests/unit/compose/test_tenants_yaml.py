@@ -4,10 +4,14 @@ from pathlib import Path
 
 import pytest
 
+import rota
+from rota.api import prepare
 from rota.compose.registry import make_policy
-from rota.compose.tenants_yaml import read_tenants
+from rota.compose.tenants_yaml import check_owners, check_tenants, read_tenants
 from rota.errors import OptionError, SpecError
-from rota.model.tenants import Tenants, lineage
+from rota.model.cluster import Cluster
+from rota.model.job import JobSpec
+from rota.model.tenants import Guarantee, Tenants, lineage
 from rota.policies.hierarchical import Hierarchical
 
 GOOD = """\
@@ -121,3 +125,112 @@ def test_a_weight_must_be_a_number_above_nothing(weight: float) -> None:
 def test_an_unknown_way_to_share_is_refused() -> None:
     with pytest.raises(OptionError, match="fairness, fifo"):
         Tenants({}, {"a": "lifo"})
+
+
+WHOLE = """\
+tenants:
+  vision:
+    guarantee: {v100: 8, K80: 2}
+    cap: 32
+    tenants:
+      labs: {guarantee: {V100: 4}, user_cap: 2}
+  speech: {guarantee: 4, user_cap: 3}
+  other:
+user_cap: 6
+unknown: other
+fairness: decay
+half_life: 2d
+turn: 5m
+reference: k80
+"""
+
+
+def test_a_file_with_guarantees_and_caps(written: Path) -> None:
+    written.write_text(WHOLE)
+    found = read_tenants(written)
+    assert found.guarantees["vision"] == Guarantee(10.0, {"V100": 8.0, "K80": 2.0})
+    assert found.caps == {"vision": 32.0}
+    assert found.user_caps == {"vision": 6.0, "vision/labs": 2.0, "speech": 3.0, "other": 6.0}
+    assert (found.unknown, found.fairness, found.half_life_seconds, found.turn_seconds) == ("other", "decay", 172_800.0, 300.0)
+    assert found.reference == "K80"
+    assert found.home_of("vision/labs/new") == "vision/labs" and found.home_of("") == found.home_of("nobody") == "other"
+    assert found.cap_of("vision/labs") == 2.0 and found.cap_of("speech") == 3.0
+    assert found.guarantee("") == Guarantee(14.0), "mixed with a number of any type only the sum is known"
+
+
+def test_jobs_of_unknown_tenants_are_refused_or_in_a_tenant_of_their_own(written: Path) -> None:
+    written.write_text("tenants: {a: {guarantee: 2}}\nunknown: refuse\n")
+    assert read_tenants(written).home_of("b") is None
+    written.write_text("tenants: {a: {guarantee: 2}}\n")
+    assert read_tenants(written).home_of("b") == "default" and read_tenants(written).paths == ("a", "default")
+
+
+def test_a_tenant_without_a_guarantee_has_what_those_below_it_have(written: Path) -> None:
+    written.write_text("tenants: {a: {tenants: {x: {guarantee: {V100: 2}}, y: {guarantee: {V100: 3}}}}}\n")
+    assert read_tenants(written).guarantee("a") == Guarantee(5.0, {"V100": 5.0})
+
+
+@pytest.mark.parametrize(
+    ("text", "line", "parts"),
+    [
+        ("tenants:\n  a: {guarantee: -1}\n", 2, ("guarantee", "-1")),
+        ("tenants:\n  a: {guarantee: 2.5}\n", 2, ("guarantee", "whole number")),
+        ("tenants:\n  a:\n    guarantee: {V100: many}\n", 3, ("V100", "many")),
+        ("tenants:\n  a: {cap: 0}\n", 2, ("cap", "at least 1")),
+        ("tenants:\n  a: {guarantee: 4, cap: 2}\n", 2, ("guarantee", "cap of 2")),
+        ("tenants:\n  a:\n    guarantee: 4\n    tenants: {x: {guarantee: 3}, y: {guarantee: 2}}\n", 2, ("4 GPUs", "5 to the")),
+        ("tenants:\n  a:\n    guarantee: {V100: 4}\n    tenants: {x: {guarantee: {K80: 2}}}\n", 2, ("K80", "2 below it")),
+        ("tenants: {a: {}}\nfairness: luck\n", 2, ("luck", "credits, decay, none")),
+        ("tenants: {a: {}}\nhalf_life: long\n", 2, ("half_life", "length of time")),
+        ("tenants: {a: {}}\nunknown: b\n", 2, ("unknown", "b")),
+        ("tenants: {a: {}}\nuser_cap: 0\n", 2, ("user_cap",)),
+        ("tenants: {a: {}}\nfairnes: decay\n", 2, ("fairnes", "fairness")),
+        ("tenants: {refuse: {}}\n", 1, ("refuse", "not the name of a tenant")),
+        ("fairness: decay\n", None, ("has no tenants",)),
+    ],
+)
+def test_what_is_wrong_with_guarantees_and_caps_is_named(
+    written: Path, text: str, line: int | None, parts: tuple[str, ...]
+) -> None:
+    test_what_is_wrong_is_named_with_its_line(written, text, line, parts)
+
+
+def test_guarantees_that_the_cluster_cannot_keep_are_refused(written: Path) -> None:
+    written.write_text("tenants: {a: {guarantee: 6}, b: {guarantee: {K80: 3}}}\n")
+    tenants = read_tenants(written)
+    check_tenants(tenants, Cluster.parse("6xV100 + 3xK80"), "t.yaml")
+    with pytest.raises(OptionError, match="add up to 9 GPUs, and the cluster has 8"):
+        check_tenants(tenants, Cluster.parse("5xV100 + 3xK80"), "t.yaml")
+    with pytest.raises(OptionError, match="3 GPUs of K80, and the cluster has 2"):
+        check_tenants(tenants, Cluster.parse("8xV100 + 2xK80"), "t.yaml")
+    with pytest.raises(OptionError, match="reference type P100"):
+        check_tenants(Tenants({"a": 1.0}, reference="P100"), Cluster.parse("8xV100"), "t.yaml")
+
+
+def test_jobs_that_can_never_run_by_the_file_are_refused() -> None:
+    tenants = Tenants({"a": 1.0}, caps={"a": 2.0}, unknown="refuse")
+    check_owners(tenants, [JobSpec(gpus=2, tenant="a"), JobSpec(gpus=8, gpu_counts=(1, 8), tenant="a")], "t.yaml")
+    with pytest.raises(OptionError, match=r"1 job alone exceed a cap; the first asks for 4 GPUs"):
+        check_owners(tenants, [JobSpec(gpus=4, tenant="a")], "t.yaml")
+    with pytest.raises(OptionError, match=r"2 jobs of unknown tenants; the first has no tenant"):
+        check_owners(tenants, [JobSpec(), JobSpec(tenant="b")], "t.yaml")
+
+
+def test_one_file_serves_the_planner_and_the_policy_hierarchical(written: Path) -> None:
+    written.write_text("tenants: {tenant-1: {weight: 3, guarantee: 4}, tenant-2: {cap: 6}}\n")
+    prepared = prepare("synthetic:jobs=20,gpus=8,largest=4,tenants=2", policy="hierarchical", cluster="8xV100", tenants=written)
+    assert isinstance(prepared.policy, Hierarchical) and prepared.policy.tenants == prepared.setup.tenants
+    assert prepared.setup.tenants is not None and prepared.setup.tenants.caps == {"tenant-2": 6.0}
+
+
+def test_a_simulation_shows_what_tenants_got(written: Path) -> None:
+    written.write_text("tenants: {tenant-1: {guarantee: 4}, tenant-2: {guarantee: 2}}\n")
+    found = rota.simulate("synthetic:jobs=40,gpus=8,largest=4,tenants=2", policy="las", cluster="8xV100", tenants=written)
+    assert found.tenants is not None
+    rows = {each["tenant"]: each for each in found.to_dict()["tenants"]["tenants"]}
+    assert rows["tenant-1"]["jobs"] + rows["tenant-2"]["jobs"] == 40 and rows["default"]["mean_jct_seconds"] is None
+    assert rows["tenant-1"]["welfare"] > 0.9 and rows["tenant-1"]["start_seconds_p99"] is not None
+    assert "best tenant over worst, by welfare" in str(found)
+    gpu_hours = sum(rows[name]["gpu_hours"] for name in ("tenant-1", "tenant-2"))
+    held = sum(found.record.occupied_gpu_seconds) / 3600.0
+    assert 0.9 * held < gpu_hours <= held, "launches are not counted"

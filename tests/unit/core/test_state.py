@@ -1,4 +1,4 @@
-"""The state: four records, each copied with its own containers and preserved by a snapshot."""
+"""The state: five records, each copied with its own containers and preserved by a snapshot."""
 
 import dataclasses
 from collections.abc import Iterator

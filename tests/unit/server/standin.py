@@ -37,6 +37,7 @@ from rota.wire.rows import (
     RequestRow,
     StatusRow,
     TakenRow,
+    TenantRow,
     UsageGroupRow,
     UsageReportRow,
     WhyRow,
@@ -264,6 +265,28 @@ class Standin:
                 host_gib=100.0,
                 host_used_gib=20.0,
                 gpus=gpus,
+            )
+        ]
+
+    def tenants(self) -> list[TenantRow]:
+        return [
+            TenantRow(
+                tenant="vision",
+                guarantee=2.0,
+                cap=4.0,
+                gpus=3.0,
+                borrowed=1.0,
+                lent=0.0,
+                credit=-1.5,
+                usage=None,
+                running=2,
+                waiting=1,
+                work_hours=10.0,
+                gpu_hours=12.0,
+                welfare=1.25,
+                start_seconds_p50=0.5,
+                start_seconds_p99=1.5,
+                users={"ana": 2.0, "leo": 1.0},
             )
         ]
 
