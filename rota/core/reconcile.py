@@ -183,7 +183,8 @@ def _for_parked(
     """Return the next command for a parked attempt. It resumes where it is, or first writes its state to storage to go
     elsewhere."""
     job, want = wish.job, wish.gpus
-    if want is None and state.nodes.draining.isdisjoint(attempt.live_nodes) and not state.memory.crowded(attempt.gpus):
+    stays = state.nodes.draining.isdisjoint(attempt.live_nodes) and not state.memory.crowded(attempt.gpus)
+    if want is None and stays and not (state.nodes.drained and state.may_leave_drained(job, attempt)):
         return None
     if want is None and not _may_lose(state, job, attempt):
         return None

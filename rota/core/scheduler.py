@@ -18,6 +18,7 @@ from rota.beliefs.variability import Variability
 from rota.core import snapshot
 from rota.core.fold.apply import advance, apply, set_clock, timer_was_set
 from rota.core.fold.configured import Configured, CoreEvent, configure
+from rota.core.fold.drains import next_change_s
 from rota.core.learn.cordon import cordon
 from rota.core.learn.job_lengths import predict_lengths
 from rota.core.plan.planner import make_plan
@@ -220,6 +221,8 @@ class Scheduler:
         if state.jobs.setbacks:
             pauses = (each.until_s for each in state.jobs.setbacks.values() if each.until_s > -FOREVER)
             wake_s = min(wake_s, min(pauses, default=FOREVER))
+        if state.nodes.drains:
+            wake_s = min(wake_s, next_change_s(state))
         if settings.node_timeout_seconds < FOREVER and state.nodes.node_up.any():
             heard_s = float(state.nodes.node_heard_s[state.nodes.node_up].min())
             wake_s = min(wake_s, heard_s + settings.node_timeout_seconds)

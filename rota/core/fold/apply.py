@@ -18,6 +18,7 @@ from rota.core.fold.attempts import (
     suspended,
 )
 from rota.core.fold.deficits import subtract_mean_deficit
+from rota.core.fold.drains import drain_cancelled, follow_drains, gpus_drained, gpus_undrained, node_readmitted, node_removed
 from rota.core.fold.measurements import abort_trials, begin_trial, measured
 from rota.core.fold.node_events import (
     gpus_taken,
@@ -48,15 +49,20 @@ from rota.model.events import (
     Attached,
     CancelRequested,
     Decided,
+    DrainCancelled,
     Event,
     Exited,
+    GpusDrained,
     GpusTaken,
+    GpusUndrained,
     HoldRequested,
     Measured,
     NodeDrainChanged,
     NodeJoined,
     NodeLeft,
     NodeLost,
+    NodeReadmitted,
+    NodeRemoved,
     NodeReported,
     NodesReported,
     PolicyFailed,
@@ -112,6 +118,8 @@ def advance(state: State, settings: Settings) -> None:
                 end_on_node(state, job, None, now, AttemptEnd.LOST, saved(state, job))
     if state.nodes.taken:
         keep_off_taken(state)
+    if state.nodes.drains or state.nodes.drained:
+        follow_drains(state)
 
 
 def _submitted(state: State, settings: Settings, event: Submitted) -> None:
@@ -403,6 +411,11 @@ _HANDLERS: dict[type, Callable[[State, Settings, Any], None]] = {
     NodeLost: node_lost,
     NodeJoined: node_joined,
     NodeDrainChanged: node_drained,
+    GpusDrained: gpus_drained,
+    GpusUndrained: gpus_undrained,
+    DrainCancelled: drain_cancelled,
+    NodeRemoved: node_removed,
+    NodeReadmitted: node_readmitted,
     GpusTaken: gpus_taken,
     NodeLeft: node_left,
     Allocated: _allocated,

@@ -23,7 +23,7 @@ class JobTable(JobColumns):
     phase: npt.NDArray[np.int8] = declare(np.int8, int(Phase.QUEUED))
     phase_s: Floats = declare(np.float64)
     """Time since which the job has had its phase."""
-    blocks: npt.NDArray[np.int8] = declare(np.int8, ENDED)
+    blocks: npt.NDArray[np.int16] = declare(np.int16, ENDED)
     """Why the job may not be scheduled: bits of `phases.py`; 0 if it may."""
     attempt: Ints = declare(np.int32, old_name="incarnation")
     """Number of the latest attempt; 0 before the first."""

@@ -42,6 +42,8 @@ TO_CANCEL = 32
 """The job ends with its attempt, which is to be killed."""
 ENDED = 64
 """The job has ended."""
+STAYS = 4096
+"""The job runs on a GPU that an operator drains, and is not known to save its state: it keeps its GPUs until it ends."""
 
 BLOCKS = {
     Phase.STOPPING: TO_KILL,
@@ -51,7 +53,7 @@ BLOCKS = {
     Phase.CANCELLED: ENDED,
 }
 """Bits that a job gets with a phase."""
-OF_ATTEMPT = HIDDEN | TO_KILL
+OF_ATTEMPT = HIDDEN | TO_KILL | STAYS
 """Bits that a job loses when its attempt has ended."""
 WITH_ATTEMPT = {phase for phase, targets in LEGAL.items() if Phase.FINISHED in targets}
 """Phases of a job that has an attempt."""
