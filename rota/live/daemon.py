@@ -32,12 +32,13 @@ from rota.live.journal_place import find_journal, open_journal
 from rota.live.journal_store import JournalFull, JournalUnavailable, LeadershipLost
 from rota.live.listing import by_number, page_of
 from rota.live.log_chunks import log_chunk
+from rota.live.machine_requests import MachineRequests
 from rota.live.node_log import NodeLog
 from rota.live.node_rows import node_rows
 from rota.live.policy_change import try_policy
 from rota.live.policy_client import PolicyClient
 from rota.live.possible import check_memory, check_options
-from rota.live.queued_requests import Cancel, Item, KnownJobAgain, NewJob, SetPolicy, Together, one_by_one
+from rota.live.queued_requests import Cancel, ChangeMachines, Item, KnownJobAgain, NewJob, SetPolicy, Together, one_by_one
 from rota.live.ready_row import journal_problem, ready_row
 from rota.live.recovery import Make, lost_with_their_files, recover
 from rota.live.requests import shown_spec, to_job_spec
@@ -119,6 +120,9 @@ class Daemon:
         self._machines = driver.discover_cluster()
         self._cluster = ClusterChanges(scheduler.state, devices, there, nodes_can_leave=driver.nodes_can_leave)
         self._settled = False
+        self._removed = frozenset(scheduler.state.nodes.removed)
+        self.machines = MachineRequests(lambda: self.scheduler.state, self._lock, self._items.put, self._answer)
+        """Requests of operators about nodes."""
         self._node_log = NodeLog(scheduler.state)
         # Leases are counted by this clock, so it keeps running as before while jobs have any. Otherwise the wall clock sets it.
         origin = self.journal.clock_origin() if scheduler.state.jobs.attempts else None
@@ -243,7 +247,7 @@ class Daemon:
         self._do(commands)
         self._announce()
         self._advance_cluster_change()
-        for line in self._node_log.lines(state) if self.driver.nodes_can_leave else ():
+        for line in self._node_log.lines(state):
             self._tell(line)
         self._upkeep.after_turn(len(events))
 
@@ -321,6 +325,8 @@ class Daemon:
             elif isinstance(item, SetPolicy):
                 self._change_policy(item)
                 answered.append((item.done, 0))
+            elif isinstance(item, ChangeMachines):
+                events += item.to_events(self.scheduler.state, now, answered)
             elif item is not None:
                 events.append(item)
         events.extend(self.driver.events())
@@ -336,12 +342,14 @@ class Daemon:
         return events
 
     def _look_at_machines(self) -> None:
-        """Follow the nodes of the cluster, which come and go."""
-        if self.driver.discover_cluster() is self._machines:
+        """Follow the nodes of the cluster, which come and go, and may join again after an operator removed them."""
+        known, self._removed = self._removed, frozenset(self.scheduler.state.nodes.removed)
+        if self.driver.discover_cluster() is self._machines and known <= self._removed:
             return
         self._machines = self.driver.discover_cluster()
         there = named_nodes(self._machines, self.driver.devices())
-        self._cluster = ClusterChanges(self.scheduler.state, self._cluster.devices, there, nodes_can_leave=True)
+        can_leave = self.driver.nodes_can_leave
+        self._cluster = ClusterChanges(self.scheduler.state, self._cluster.devices, there, nodes_can_leave=can_leave)
         self._settled = False
         if self._cluster.text:
             self._tell(self._cluster.text)

@@ -18,7 +18,7 @@ from rota import __version__
 from rota.errors import InputError, OptionError, RotaError
 from rota.files.csv_table import shown
 from rota.server.answers import HttpError, JsonAnswer, status_of
-from rota.server.auth import ACTOR, API, RequestGuard
+from rota.server.auth import API, RequestGuard
 from rota.server.bodies import (
     MAX_KEY_CHARS,
     CancellationsBody,
@@ -34,8 +34,10 @@ from rota.server.bodies import (
 from rota.server.changes import MAX_WAIT_SECONDS, ChangeFeed, ChangeSource
 from rota.server.description import body_of, describe, problems
 from rota.server.identities import Identities
+from rota.server.machines_api import ServedMachines, add_machine_requests
 from rota.server.privacy import Privacy
 from rota.server.readiness import Readiness
+from rota.server.request_actor import By, actor_of
 from rota.wire.actor import Actor
 from rota.wire.job_filter import MAX_JOBS, PAGE_JOBS, UNFINISHED, JobFilter
 from rota.wire.rows import ActorRow, CancelRow, JobRow, LogChunk, NodeRow, PageRow, ReadyRow, StatusRow, TakenRow, WhyRow
@@ -67,15 +69,6 @@ Seen = Annotated[int, Query(ge=0, le=_MAX_INTEGER, description="Number of change
 Timeout = Annotated[float, Query(ge=0, allow_inf_nan=False, description=f"Longest wait, in s; at most {MAX_WAIT_SECONDS:g}.")]
 
 
-def _actor(request: Request) -> Actor:
-    """Return who sent the request. The guard refuses requests of unknown users."""
-    actor: Actor = request.scope[ACTOR]
-    return actor
-
-
-By = Annotated[Actor, Depends(_actor)]
-
-
 @dataclass(frozen=True, slots=True, kw_only=True)
 class HealthRow:
     """Response of a running process."""
@@ -95,6 +88,8 @@ class ChangeRow:
 class ServedDaemon(ChangeSource, Protocol):
     """Methods of a daemon that the API calls, from any thread."""
 
+    @property
+    def machines(self) -> ServedMachines: ...
     def submit(self, sent: Submission) -> JobRow: ...
     def submit_many(self, submissions: Sequence[Submission]) -> list[TakenRow]: ...
     def cancel(self, job: int, by: Actor) -> JobRow: ...
@@ -285,6 +280,8 @@ def _router(daemon: ServedDaemon, changes: ChangeFeed, privacy: Privacy) -> APIR
         by.check_operator()
         return JsonAnswer(daemon.set_policy(named))
 
+    add_machine_requests(api, daemon.machines)
+
     @api.get("/changes", response_model=ChangeRow, responses=problems(_NOT_NOW))
     async def wait(seen: Seen = 0, timeout: Timeout = 20.0) -> JsonAnswer:
         """Wait until something has changed."""
@@ -299,7 +296,7 @@ async def _policy(request: Request) -> str:
 
 def _owner_of(request: Request) -> OwnerOf:
     identities: Identities = request.app.state.identities
-    return partial(identities.job_owner, _actor(request))
+    return partial(identities.job_owner, actor_of(request))
 
 
 async def _submission(request: Request) -> Submission:

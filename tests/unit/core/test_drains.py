@@ -1,4 +1,4 @@
-"""Operators drain GPUs: no job is put there, jobs that save leave, others stay until they end, and an exact timer ends a drain."""
+"""Drains of operators: no job is put there, jobs that save leave, others stay until they end, and an exact timer ends a drain."""
 
 import json
 from typing import Any

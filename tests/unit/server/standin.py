@@ -8,12 +8,18 @@ import socket
 import threading
 import time
 from collections.abc import Iterator, Mapping, Sequence
+from concurrent.futures import Future
 from dataclasses import dataclass, replace
 from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any
 
+from rota.core.scheduler import Scheduler
 from rota.errors import ConflictError, OptionError, UnknownNameError
+from rota.live.machine_requests import MachineRequests
+from rota.live.queued_requests import ChangeMachines
+from rota.model.cluster import Cluster, Node
+from rota.placers.packed import Packed
 from rota.server.connections import ConnectionLimits
 from rota.server.http_api import make_app
 from rota.server.http_server import HttpServer
@@ -53,10 +59,13 @@ class Standin:
 
     def __init__(self) -> None:
         self._changed = threading.Condition()
+        self.machines = MachineRequests(lambda: self.core.state, threading.Lock(), self._fold, lambda done: done.result(0))
+        """Those of a real core."""
         self.reset()
 
     def reset(self) -> None:
         """As new, so that several tests can share a server."""
+        self.core = Scheduler(Cluster.of([Node("n1", "V100", 4)]), Packed())
         self.rows: dict[int, JobRow] = {}
         self.output: dict[int, bytes] = {}
         self.sent: dict[int, tuple[Spec, str, str, Mapping[str, str]]] = {}
@@ -67,6 +76,14 @@ class Standin:
         self.stuck: threading.Event | None = None
         """If set, it is not known whether it is ready until this happens."""
         self.policy = "tiresias"
+
+    def _fold(self, item: ChangeMachines | None) -> None:
+        if item is not None:
+            answered: list[tuple[Future[int], int]] = []
+            now_s = time.time()
+            self.core.fold(now_s, item.to_events(self.core.state, now_s, answered))
+            for done, number in answered:
+                done.set_result(number)
 
     def submit(self, sent: Submission) -> JobRow:
         spec, user, workdir, env, key = sent.spec, sent.user, sent.workdir, sent.env, sent.idempotency_key
@@ -199,7 +216,8 @@ class Standin:
                 pretend=False,
                 host_gib=100.0,
                 host_used_gib=20.0,
-                gpus=gpus,
+                gpus=[replace(gpu, drained=gpu.index in self.core.state.nodes.drained) for gpu in gpus],
+                drains=self.machines.list(),
             )
         ]
 
