@@ -18,7 +18,7 @@ from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
-from rota.agent import child, datagrams, rules
+from rota.agent import cgroups, child, datagrams, rules
 from rota.agent.attempt_files import (
     LaunchOrder,
     launch_command,
@@ -174,13 +174,14 @@ class Supervisor:
     def _start(self, output: Output, job_lock: int) -> None:
         folder = str((HERE / JOB_FOLDER).absolute())
         self._guard()  # the start may hang too
-        process = child.start(self.order, log=output.descriptor, job_lock=job_lock, folder=folder)
+        with cgroups.limited(self.order.env) as limits_problem:
+            process = child.start(self.order, log=output.descriptor, job_lock=job_lock, folder=folder)
         process.returncode = 0  # it is reaped here, so the object does not wait for it
         output.job_has_it()
         self.main, self.exit_code = process.pid, None
         self.signs = self.signs._replace(session=self.main, seen_s=boot_s())
         self._guard()
-        self.status = self.status._replace(pid=self.main, session=self.main)
+        self.status = self.status._replace(pid=self.main, session=self.main, limits_problem=limits_problem)
 
     def _guard(self) -> None:
         """Send the log writer the time at which the job has to be gone. That process is not the job's."""

@@ -78,6 +78,15 @@ def submit(
     gpu_memory: Annotated[
         str | None, typer.Option("--gpu-memory", metavar="GIB", help="Maximum GPU memory on each GPU, such as 12 GiB.")
     ] = None,
+    cpus: Annotated[
+        float | None,
+        typer.Option(
+            "--cpus", parser=flag.number("--cpus", like="8"), metavar="NUMBER", help="Maximum number of CPUs on a node."
+        ),
+    ] = None,
+    memory: Annotated[
+        str | None, typer.Option("--memory", metavar="GIB", help="Maximum host memory on a node, such as 64 GiB.")
+    ] = None,
     env: Annotated[
         list[str] | None,
         typer.Option("--env", metavar="NAME[=VALUE]", help="Environment variable; NAME alone passes your value on. Repeatable."),
@@ -109,6 +118,8 @@ def submit(
         "progress": progress,
         "park": park,
         "gpu_memory": gpu_memory,
+        "cpus": cpus,
+        "memory": memory,
     }
     flags: dict[str, Any] = {field: value for field, value in given.items() if value is not None}
     if env:

@@ -329,6 +329,7 @@ class JobHistory:
             metrics=dict(part.metrics if part is not None and part.metrics else record.metrics),
             park_method=way,
             park_reason=f"{why or ''} (not parked: {record.parking_problem})".strip() if record.parking_problem else why,
+            limits_problem=part.limits_problem if part is not None else None,
             steps_problem=(part.steps_problem if part is not None else None) or record.steps_problem,
         )
 

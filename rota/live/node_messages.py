@@ -42,7 +42,7 @@ class LaunchOrders:
             job.argv,
             job.variables,
             job.folder,
-            wanted=job.spec.park,
+            wanted=job.spec.may_park,
             gpus=job.spec.most_gpus,
             real_gpus=real_gpus,
             mps=self._mps is not None,
@@ -87,7 +87,7 @@ class LaunchOrders:
             steps_total=spec.steps,
             stays=not (spec.checkpoint.saves or spec.preemptible),
             log_bytes=self._log_bytes,
-            may_park=spec.park if spec.preemptible is not False else None,
+            may_park=spec.may_park if spec.preemptible is not False else None,
             most_gpus=spec.most_gpus,
             mps=self._mps is not None,
         )
