@@ -54,7 +54,7 @@ from rota.model.events import (
     Outcome,
 )
 from rota.model.units import FOREVER
-from rota.park.park_method import EXIT, how_to_park_on_a_node
+from rota.park.park_method import EXIT, MEMORY_LIMITED, how_to_park_on_a_node
 from rota.wire.submission import Submission
 
 PROGRESS_EVERY_SECONDS = 5.0
@@ -489,7 +489,7 @@ class Driver:
 
     def park_method(self, job: Submission) -> tuple[str, str]:
         if job.spec.park and not job.spec.may_park:
-            return EXIT, "its spec limits its host memory, and a parked job needs more"
+            return EXIT, MEMORY_LIMITED
         if self.nodes_can_leave:
             return how_to_park_on_a_node(wanted=job.spec.park, gpus=job.spec.most_gpus)
         pretend = all(each.facts.pretend for each in self._seen.values())
