@@ -280,7 +280,7 @@ def _router(daemon: ServedDaemon, changes: ChangeFeed, privacy: Privacy) -> APIR
         by.check_operator()
         return JsonAnswer(daemon.set_policy(named))
 
-    add_machine_requests(api, daemon.machines)
+    add_machine_requests(api, daemon)
 
     @api.get("/changes", response_model=ChangeRow, responses=problems(_NOT_NOW))
     async def wait(seen: Seen = 0, timeout: Timeout = 20.0) -> JsonAnswer:

@@ -43,7 +43,14 @@ class ServedMachines(Protocol):
     def list(self) -> "list[DrainRow]": ...
 
 
-def add_machine_requests(api: APIRouter, machines: ServedMachines) -> None:
+class HasMachines(Protocol):
+    """A daemon with the requests about its machines."""
+
+    @property
+    def machines(self) -> ServedMachines: ...
+
+
+def add_machine_requests(api: APIRouter, daemon: HasMachines) -> None:
     """Add the paths of nodes and reservations that change something. All but the list are for operators."""
 
     @api.post("/nodes/{name:path}/drain", response_model=DrainRow, openapi_extra=body_of(DrainBody), responses=_REFUSED)
@@ -52,7 +59,7 @@ def add_machine_requests(api: APIRouter, machines: ServedMachines) -> None:
         may do this."""
         by.check_operator()
         place = name if body.gpu is None else f"{name}:{body.gpu}"
-        row = machines.drain([place], body.reason, until_s=body.until_s, seconds=body.seconds, by=by.name)
+        row = daemon.machines.drain([place], body.reason, until_s=body.until_s, seconds=body.seconds, by=by.name)
         return JsonAnswer(row)
 
     @api.post("/nodes/{name:path}/undrain", response_model=list[DrainRow], openapi_extra=body_of(UndrainBody), responses=_REFUSED)
@@ -60,21 +67,21 @@ def add_machine_requests(api: APIRouter, machines: ServedMachines) -> None:
         """End the drain of a node or of one of its GPUs, and return the drains that are left. A node that was removed may join
         again. Only an operator may do this."""
         by.check_operator()
-        machines.undrain(name if body.gpu is None else f"{name}:{body.gpu}", by.name)
-        return JsonAnswer(machines.list())
+        daemon.machines.undrain(name if body.gpu is None else f"{name}:{body.gpu}", by.name)
+        return JsonAnswer(daemon.machines.list())
 
     @api.post("/nodes/{name:path}/remove", response_model=list[DrainRow], openapi_extra=body_of(RemovalBody), responses=_REFUSED)
     def remove(name: str, body: Annotated[RemovalBody, Depends(_removal)], by: By) -> JsonAnswer:
         """Remove a node for good, which is drained and empty, or lost. Return the drains that are left. Only an operator may do
         this."""
         by.check_operator()
-        machines.remove(name, force=body.force, by=by.name)
-        return JsonAnswer(machines.list())
+        daemon.machines.remove(name, force=body.force, by=by.name)
+        return JsonAnswer(daemon.machines.list())
 
     @api.get("/reservations", response_model=list[DrainRow])
     def reservations() -> JsonAnswer:
         """Return drains and maintenance windows, those that have not begun too."""
-        return JsonAnswer(machines.list())
+        return JsonAnswer(daemon.machines.list())
 
     @api.post(
         "/reservations",
@@ -86,15 +93,17 @@ def add_machine_requests(api: APIRouter, machines: ServedMachines) -> None:
     def reserve(body: Annotated[ReservationBody, Depends(_reservation)], by: By) -> JsonAnswer:
         """Plan maintenance: a drain with a beginning. Only an operator may do this."""
         by.check_operator()
-        row = machines.drain(body.places, body.reason, from_s=body.from_s, until_s=body.until_s, seconds=body.seconds, by=by.name)
+        row = daemon.machines.drain(
+            body.places, body.reason, from_s=body.from_s, until_s=body.until_s, seconds=body.seconds, by=by.name
+        )
         return JsonAnswer(row, HTTPStatus.CREATED)
 
     @api.post("/reservations/{number}/cancel", response_model=list[DrainRow], responses=_REFUSED)
     def unreserve(number: int, by: By) -> JsonAnswer:
         """End a drain or a maintenance window, and return those that are left. Only an operator may do this."""
         by.check_operator()
-        machines.cancel(number, by.name)
-        return JsonAnswer(machines.list())
+        daemon.machines.cancel(number, by.name)
+        return JsonAnswer(daemon.machines.list())
 
 
 async def _drain(request: Request) -> DrainBody:

@@ -35,7 +35,7 @@ MISSING = {
         "after", "depends", "dependencies", "array", "arrays", "time_limit", "max_run_time", "notify",
     },
     "does not start containers, copy data or rent machines": {"container", "containers", "image", "sync", "launch", "cloud"},
-    "CPUs, memory and licences are not resources": {"cpus", "memory", "licences"},
+    "licences are not resources": {"licences"},
     "Rota does not run on Kubernetes": {"kubernetes", "k8s", "kubeconfig"},
     "time limits and notifications have no fields": {"max_run_time", "notify"},
 }  # fmt: skip
