@@ -123,7 +123,7 @@ class Daemon:
         self._removed = frozenset(scheduler.state.nodes.removed)
         self.machines = MachineRequests(lambda: self.scheduler.state, self._lock, self._items.put, self._answer)
         """Requests of operators about nodes."""
-        self._node_log = NodeLog(scheduler.state)
+        self._node_log = NodeLog(scheduler.state, nodes_can_leave=driver.nodes_can_leave)
         # Leases are counted by this clock, so it keeps running as before while jobs have any. Otherwise the wall clock sets it.
         origin = self.journal.clock_origin() if scheduler.state.jobs.attempts else None
         self.clock = Clock(scheduler.state.now_s, origin, nodes_can_leave=driver.nodes_can_leave)

@@ -14,8 +14,10 @@ MAX_NAMED = 8
 class NodeLog:
     """Compares the nodes with their state at the last call."""
 
-    def __init__(self, state: State) -> None:
-        """Start with all nodes reachable and in use, except those that have left or that operators drain."""
+    def __init__(self, state: State, *, nodes_can_leave: bool = True) -> None:
+        """Start with all nodes reachable and in use, except those that have left or that operators drain. The nodes of a single
+        machine (not `nodes_can_leave`) change only as its GPUs change, which is reported elsewhere, or as operators request."""
+        self._nodes_can_leave = nodes_can_leave
         self._down: set[int] = set()
         self._draining: set[int] = set()
         self._gone = set(state.nodes.gone)
@@ -34,17 +36,20 @@ class NodeLog:
         before = self._down, self._draining, self._gone, self._failing, self._drains
         if (down, draining, gone, failing, drains) == before:
             return []
+        names = [node.name for node in nodes.cluster.nodes]
         found = [self._unreachable(state, node) for node in sorted(down - self._down)]
-        found += [f"{_name(state, node)} is back" for node in sorted(self._down - down - gone)]
-        found += [f"{_name(state, node)} is drained: its jobs move to other nodes" for node in sorted(draining - self._draining)]
-        found += [f"{_name(state, node)} is no longer drained" for node in sorted(self._draining - draining - gone)]
-        found += [_drained(state, what, drain) for what, drain in drains.items() if self._drains.get(what) != drain]
-        found += [f"{what} is no longer drained" for what in self._drains if what not in drains]
-        found += [self._left(state, node) for node in sorted(gone - self._gone)]
+        found += [f"{names[node]} is back" for node in sorted(self._down - down - gone)]
+        found += [f"{names[node]} is drained: its jobs move to other nodes" for node in sorted(draining - self._draining)]
+        found += [f"{names[node]} is no longer drained" for node in sorted(self._draining - draining - gone)]
+        requested = [_drained(state, what, drain) for what, drain in drains.items() if self._drains.get(what) != drain]
+        requested += [f"{what} is no longer drained" for what in self._drains if what not in drains]
+        requested += [self._left(state, node) for node in sorted(gone - self._gone) if names[node] in nodes.removed]
+        found += requested
+        found += [self._left(state, node) for node in sorted(gone - self._gone) if names[node] not in nodes.removed]
         found += [line.removesuffix(".") for line in failing if line not in self._failing]
         self._down, self._draining, self._gone, self._failing, self._drains = down, set(draining), set(gone), failing, drains
         self._lost_jobs = {node: jobs for node, jobs in self._lost_jobs.items() if node in down}
-        return found
+        return found if self._nodes_can_leave else requested
 
     def _unreachable(self, state: State, node: int) -> str:
         silent_seconds = state.now_s - float(state.nodes.node_heard_s[node])
