@@ -13,9 +13,9 @@ from tests.waiting import until
 
 
 @pytest.mark.slow
-def test_a_node_is_drained_and_removed_and_joins_again(tmp_path: Path) -> None:
+def test_a_node_is_drained_and_removed_and_joins_again(tmp_path: Path, tmp_path_factory: pytest.TempPathFactory) -> None:
     with (
-        contextlib.closing(RayCluster(tmp_path / "ray")) as cluster,
+        contextlib.closing(RayCluster(tmp_path_factory.mktemp("ray"))) as cluster,
         contextlib.closing(RaySite(tmp_path, cluster, lease_seconds=20.0)) as place,
     ):
         cluster.add("n1", 2, "V100")
