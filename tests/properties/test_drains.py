@@ -9,7 +9,7 @@ import pytest
 from rota.core.fold import drains
 from rota.core.state.state import State
 from rota.model.cluster import Cluster, Node
-from rota.model.commands import Command, Launch, Resume
+from rota.model.commands import Command, Launch, Resize, Resume
 from rota.model.events import DrainCancelled, External, GpusDrained, GpusUndrained
 from rota.model.units import FOREVER
 from rota.placers.packed import Packed
@@ -21,6 +21,8 @@ from rota.policies.srsf import Srsf
 from rota.policies.tiresias import Tiresias
 from rota.sim.chaos import Broken, Chaos, Faults
 from rota.sim.chaos_jobs import mixed_jobs
+from tests.packing import Crowded, Evenly, pairs
+from tests.properties.test_chaos import SHARING
 
 FLOOR = Cluster.of([Node("a", "V100", 4, host_gib=16.0), Node("b", "V100", 4), Node("c", "V100", 8, host_gib=8.0)])
 POLICIES = (Tiresias(thresholds=(40.0, 100.0)), Fifo(backfill=True), Las(quantum_seconds=15.0), Srsf())
@@ -34,11 +36,21 @@ CALM = Faults(
 class Drained(Chaos):
     """A world in which operators drain GPUs, end drains and plan maintenance windows, every few seconds."""
 
-    def __init__(self, seed: int, **options: Any) -> None:
-        jobs = [replace(job, saves=(None, True, False)[number % 3]) for number, job in enumerate(mixed_jobs(25, seed, 4))]
-        placer = (Packed(), Spread())[seed % 2]
-        super().__init__(FLOOR, jobs, POLICIES[seed % 4], placer, seed=seed, memory_types=(QueueMemory,), **options)
+    def __init__(self, seed: int, *, sharing: bool = False, mixture: dict[str, Any] | None = None, **options: Any) -> None:
+        """`sharing`: pairs of jobs share GPUs. `mixture`: kinds of jobs, of `mixed_jobs`."""
+        jobs = [
+            replace(job, saves=(None, True, False)[number % 3])
+            for number, job in enumerate(mixed_jobs(25, seed, 4, **(mixture or {})))
+        ]
+        if sharing:
+            options |= {"settings": SHARING, "rates": pairs(0.8)}
+        policy = (Crowded(), Evenly())[seed % 2] if sharing else POLICIES[seed % 4]
+        placer = (Packed(), Spread())[seed // 2 % 2]
+        super().__init__(FLOOR, jobs, policy, placer, seed=seed, memory_types=(QueueMemory,), **options)
         self.launched: set[tuple[int, int]] = set()
+        self.resized: set[tuple[int, int]] = set()
+        self.had: dict[int, set[int]] = {}
+        """GPUs with which each job was last launched or resized."""
         self._recur(1 / 15, self._drain_some)
 
     def _drain_some(self) -> None:
@@ -56,8 +68,15 @@ class Drained(Chaos):
         drained, table = set(self.core.state.nodes.drained), self.core.state.jobs.table
         if isinstance(command, Launch) and (command.job, command.attempt) not in self.launched:
             self.launched.add((command.job, command.attempt))
-            if drained & set(command.gpus.tolist()):
+            self.had[command.job] = set(command.gpus.tolist())
+            if drained & self.had[command.job]:
                 raise Broken(f"job {command.job} was placed on drained GPUs")
+        if isinstance(command, Resize) and (command.job, command.sequence) not in self.resized:
+            self.resized.add((command.job, command.sequence))
+            more = set(command.gpus.tolist()) - self.had[command.job]
+            self.had[command.job] = set(command.gpus.tolist())
+            if drained & more:
+                raise Broken(f"job {command.job} grows onto drained GPUs")
         if isinstance(command, Resume) and table.saves[self.core.state.jobs.row[command.job]]:
             flight = self.core.state.jobs.in_flight[command.job]
             if flight.sent_s == self.now_s and drained & set(self.core.state.jobs.attempts[command.job].gpus.tolist()):
@@ -70,6 +89,18 @@ def test_no_job_is_placed_on_a_drained_gpu_and_all_jobs_end(seed: int) -> None:
     chaos = Drained(seed, check_every=5).run(200_000)
     assert not chaos.core.state.jobs.row and not chaos.gpu_owner
     assert chaos.counts["drains of operators"] > 3 and chaos.counts["core crashes"] > 0 and len(chaos.launched) > 20
+
+
+@pytest.mark.parametrize("seed", range(6))
+@pytest.mark.parametrize(
+    ("sharing", "mixture"),
+    [(False, {"parts": True}), (True, {"parts": True}), (False, {"elastic": True}), (True, {"elastic": True})],
+)
+def test_nor_where_jobs_share_gpus_or_change_their_sizes(seed: int, sharing: bool, mixture: dict[str, Any]) -> None:
+    faults = Faults(node_join=1 / 60, node_leave=1 / 90, node_drain=1 / 60)
+    chaos = Drained(seed, sharing=sharing, mixture=mixture, faults=faults, check_every=5).run(200_000)
+    assert not chaos.core.state.jobs.row and not chaos.gpu_owner
+    assert chaos.counts["drains of operators"] > 3 and len(chaos.launched) > 20
 
 
 def leavers(state: State) -> set[int]:
