@@ -226,7 +226,7 @@ class StatusRow:
     policy_error: str | None = None
     """Fault of the policy's last answer; None if there is none."""
     slow_gpus: list[str] = field(default_factory=list)
-    """Sentences about GPUs that other programs use and GPUs that are slower than others."""
+    """Sentences about GPUs that operators drain, that other programs use, or that are slower than others."""
     disk_problem: str | None = None
     """Sentence that the scheduler's disk is full; None if it has room."""
     lease_left_seconds: float | None = None

@@ -43,6 +43,7 @@ def test_a_job_that_saves_moves_and_the_drain_survives_kill_9(tmp_path: Path) ->
         place.up()
         until(lambda: runs_on(place, job) not in (None, first), "the job runs on the other node")
         (row,) = drains(place)
+        assert any(f"{first} is drained by" in line for line in place.client().status().slow_gpus)
         assert row.empty and (row.places, row.reason, row.begun) == ([first], "new disks", True)
         moved = place.client().job(job)
         assert moved.suspensions == 1 and moved.lost_steps == 0
