@@ -51,6 +51,7 @@ SET_BY_ROTA = (
     *("CUDA_DEVICE_ORDER", "CUDA_VISIBLE_DEVICES", "LOCAL_RANK", "MASTER_ADDR", "MASTER_PORT", "NNODES", "NODE_RANK", "RANK"),
     *("ROTA_BATCH_SIZE", "ROTA_CHECKPOINT_DIR", "ROTA_FROM_STEP", "ROTA_GPUS", "ROTA_HOST", "ROTA_ATTEMPT", "ROTA_INCARNATION"),
     *("ROTA_JOB_ID", "ROTA_JOB_KEY", "ROTA_JOB_NAME", "ROTA_LIFE", "ROTA_NODE", "ROTA_NODE_GPUS", "ROTA_PARK"),
+    *("ROTA_CPUS", "ROTA_CPU_WEIGHT", "ROTA_MEMORY_GIB"),
     *("ROTA_PARK_LIBRARY", "ROTA_RESTARTS", "ROTA_RUN_DIR", "WORLD_SIZE"),
 )
 """Variables that Rota sets for a job. A spec that sets one is refused, since its value would have no effect."""
@@ -66,6 +67,8 @@ EXAMPLES: Mapping[str, str] = {
     "park": "park: false",
     "preemptible": "preemptible: true",
     "gpu_memory": "gpu_memory: 12 GiB",
+    "cpus": "cpus: 8",
+    "memory": "memory: 64 GiB",
     "profile": "profile: resnet50/bs64",
     "weight": "weight: 2",
     "priority": "priority: 10",
@@ -289,6 +292,16 @@ class Spec(_Strict):
         None,
         description="Maximum memory on each GPU, such as 12 GiB. Jobs share a GPU only if all fit; MPS enforces the limit.",
     )
+    cpus: float | None = Field(
+        None,
+        gt=0,
+        le=100_000,
+        allow_inf_nan=False,
+        description="Maximum number of CPUs on each of its nodes. Default: no limit; CPUs are shared in proportion to GPUs.",
+    )
+    memory: Gib | None = Field(
+        None, description="Maximum host memory on each of its nodes, such as 64 GiB. A job that takes more is killed."
+    )
     profile: Text | None = Field(
         None, description="Profile with the job's rates. If left out, Rota learns them while the job runs."
     )
@@ -335,6 +348,11 @@ class Spec(_Strict):
         return self.gpus.max if isinstance(self.gpus, Range) else self.gpus
 
     @property
+    def may_park(self) -> bool:
+        """Whether the job may be parked. Its GPU memory would count for a limit of host memory."""
+        return self.park and self.memory is None
+
+    @property
     def gpu_counts(self) -> tuple[int, ...]:
         """GPU counts that an elastic job accepts; empty if the job is not elastic."""
         return self.gpus.counts if isinstance(self.gpus, Range) else ()
@@ -356,7 +374,7 @@ class Spec(_Strict):
             _not_a_truth(each)
         return value
 
-    @field_validator("gpus", "steps", "weight", "priority", "retries", "name", "profile", mode="before")
+    @field_validator("gpus", "cpus", "steps", "weight", "priority", "retries", "name", "profile", mode="before")
     @classmethod
     def _sayable(cls, value: Any) -> Any:
         return _not_a_truth(value)

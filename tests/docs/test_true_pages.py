@@ -42,7 +42,7 @@ CONFIGURATION = "configuration"
 MISSING = {
     "no job arrays or notifications": {"array", "arrays", "notify"},
     "does not start containers, copy data or rent machines": {"container", "containers", "image", "sync", "launch", "cloud"},
-    "CPUs, memory and licences are not resources": {"cpus", "memory", "licences"},
+    "licences are not resources": {"licences"},
     "Rota does not run on Kubernetes": {"kubernetes", "k8s", "kubeconfig"},
     "Job arrays and notifications have no fields": {"array", "arrays", "notify"},
 }  # fmt: skip
