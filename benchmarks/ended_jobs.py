@@ -64,8 +64,23 @@ def run(asked: argparse.Namespace, folder: Path) -> dict[str, Any]:
         raise failed[0]
     first, last = samples[min(1, len(samples) - 1)], samples[-1]
     grown = (last["mb"] - first["mb"]) * 1024 / max(last["ended"] - first["ended"], 1)
-    load = round(os.getloadavg()[0], 1)
-    return {"ended": sent - len(state.jobs.row), "kb_a_job": round(grown, 3), "samples": samples, "load": load}
+    return {
+        "ended": sent - len(state.jobs.row),
+        "kb_a_job": round(grown, 3),
+        "restart_cpu_seconds": _restart_cpu_seconds(folder),
+        "samples": samples,
+        "load": round(os.getloadavg()[0], 1),
+    }
+
+
+def _restart_cpu_seconds(folder: Path) -> float:
+    """Return the CPU time in which a scheduler reads its journal and is ready for its first turn."""
+    driver = Driver(folder, PipedHosts(1, GPUS, 1), lease_grace_seconds=60.0, gone_after_seconds=390.0)
+    setup, began_s = setup_of(folder, driver, {"policy": "fifo"}), time.process_time()
+    daemon = daemon_of(folder, driver, setup, [])
+    seconds = time.process_time() - began_s
+    daemon.stop()
+    return round(seconds, 1)
 
 
 def _sample(ended: int, began_s: float, folder: Path) -> dict[str, float]:
