@@ -144,6 +144,7 @@ def _turns(watch: Path, phases: dict[str, tuple[float, float]], figures: Figures
         _spread(f"{name}: a turn, CPU ms", [turn["turn_cpu"] for turn in some], figures)
         _spread(f"{name}: a decision, ms", [turn["decide"] for turn in some], figures)
         _spread(f"{name}: a timer is late, ms", [turn["late"] for turn in some if turn["late"] is not None], figures)
+        _spread(f"{name}: a snapshot, ms", [turn["snapshot"] for turn in some if turn["snapshot"] is not None], figures)
 
 
 def _spread(name: str, seconds: Sequence[float], figures: Figures) -> None:
@@ -151,6 +152,7 @@ def _spread(name: str, seconds: Sequence[float], figures: Figures) -> None:
     if rising:
         figures.note(f"{name}, p50", 1e3 * rising[len(rising) // 2])
         figures.note(f"{name}, p99", 1e3 * rising[min(int(0.99 * len(rising)), len(rising) - 1)], f"of {len(rising)}")
+        figures.note(f"{name}, most", 1e3 * rising[-1])
 
 
 def _spec(number: int) -> dict[str, Any]:
