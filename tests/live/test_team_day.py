@@ -19,7 +19,7 @@ fairness: credits
 """
 OUTCOMES = ("finished", "failed", "cancelled")
 ENDLESS = 5_000
-"""Steps of a job that runs until the team hurries or somebody ends it."""
+"""Steps of a job that runs until the team hurries or a user ends it."""
 
 
 def test_a_day_of_a_team(tmp_path: Path) -> None:
@@ -136,7 +136,7 @@ class Day:
         assert self.wall.gets("reservations") == []
 
     def the_scheduler_dies(self) -> None:
-        """Nobody notices but for a moment."""
+        """The scheduler is killed and started again; its jobs run on, and no job is missing."""
         before = {job: row.phase for job, row in self.place.rows().items()}
         self.place.kill()
         assert "not" in self.ana.refused("jobs")
