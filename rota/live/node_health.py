@@ -1,6 +1,6 @@
 """Health checks before launches: a launch waits until an operator's command has passed on each of its nodes.
 
-A node is checked when a job is about to start there, unless it has passed within the interval. If the check fails, the node's GPUs
+A node is checked when a job is about to start there, unless it has passed within the interval. If the check fails, its GPUs
 are drained, and launches that wait for it are given up: a kill goes to their agents, so they never start, and the core places the
 jobs elsewhere. A drained node is checked again at the interval, and the drain ends when the check passes.
 """
