@@ -19,13 +19,14 @@ from pathlib import Path
 from typing import Any, TypeVar
 
 from rota.core.fold.configured import Configured, CoreEvent
-from rota.errors import BusyError, ConflictError, OptionError, RotaError, TacticError
+from rota.errors import BusyError, OptionError, RotaError, TacticError
+from rota.live.arrays import number_of
 from rota.live.clock import Clock
 from rota.live.cluster_changes import ClusterChanges, device_of, named_nodes, never_run
 from rota.live.dependencies import Earlier, find_awaited
 from rota.live.driver_protocol import DriverCommand, DriverContext, DriverProtocol
 from rota.live.durable_writer import DurableWriter
-from rota.live.find_record import find_record
+from rota.live.find_record import find_array, find_record
 from rota.live.history import JobHistory
 from rota.live.home_id import home_id
 from rota.live.home_setup import HomeSetup, known_devices
@@ -36,6 +37,7 @@ from rota.live.journal_place import find_journal, open_journal
 from rota.live.journal_store import JournalUnavailable, LeadershipLost
 from rota.live.listing import by_number, page_of
 from rota.live.log_chunks import log_chunk
+from rota.live.new_array import new_array
 from rota.live.new_jobs import NewJobs
 from rota.live.node_log import NodeLog
 from rota.live.node_rows import node_rows
@@ -48,6 +50,7 @@ from rota.live.queued_requests import (
     ChangeJob,
     Item,
     KnownJobAgain,
+    NewArray,
     NewJob,
     SetPolicy,
     Together,
@@ -57,6 +60,7 @@ from rota.live.queued_requests import (
 from rota.live.read_past import event_rows, open_past, usage_report
 from rota.live.ready_row import ready_row
 from rota.live.recovery import Make, lost_with_their_files, recover
+from rota.live.request_rows import request_rows
 from rota.live.requests import check_priority, shown_spec, to_job_spec
 from rota.live.status_row import status_row
 from rota.live.takeover_leases import renewals_after_takeover
@@ -89,6 +93,7 @@ from rota.wire.rows import (
 )
 from rota.wire.spec import Spec
 from rota.wire.submission import Submission, naming
+from rota.wire.task_array import is_array, tasks_of
 
 LOOK_EVERY_SECONDS = 1.0
 """Longest time between two turns while processes run, in seconds, since a message may be lost."""
@@ -297,15 +302,10 @@ class Daemon:
     def _gather(self, items: Sequence[Item], now: float, answered: "list[tuple[Future[Any], Any]]") -> list[CoreEvent]:
         """Return the events of requests, policies, the driver and the clock, and of a new setup."""
         events: list[CoreEvent] = []
-        new = NewJobs(self.history, max(self.scheduler.state.jobs.last_job, 0), now)
+        new = NewJobs(self.history, max(self.scheduler.state.jobs.last_job, 0), now, self._lock)
         for item in one_by_one(items):
-            if isinstance(item, NewJob):
-                if not self._submitted_before(item, new, answered):
-                    with self._lock:
-                        answered.append((item.done, new.add(item)))
-            elif isinstance(item, KnownJobAgain):
-                new.numbers[id(item)] = item.job
-                answered.append((item.done, item.job))  # a turn before this one has written it
+            if isinstance(item, NewJob | NewArray | KnownJobAgain):
+                new.take(item, answered)
             elif isinstance(item, AboutJobs | ChangeJob):
                 self._gather_request(item, new, events, answered)
             elif isinstance(item, SetPolicy):
@@ -354,18 +354,6 @@ class Daemon:
         self._settled = False
         if self._cluster.text:
             self._tell(self._cluster.text)
-
-    def _submitted_before(self, item: NewJob, new: NewJobs, answered: "list[tuple[Future[Any], Any]]") -> bool:
-        """Answer a submission whose key already has a job. Two submissions with one key may come in the same turn."""
-        try:
-            before = self.history.keys.find(item.sent)
-        except ConflictError as problem:
-            item.done.set_exception(problem)
-            return True
-        if before is not None:
-            new.numbers[id(item)] = before
-            answered.append((item.done, before))
-        return before is not None
 
     def _change_policy(self, item: SetPolicy) -> None:
         """Call another policy from now on. It also answers the open call."""
@@ -417,8 +405,8 @@ class Daemon:
     # Requests ----------------------------------------------------------------------------------------------------
 
     def submit(self, sent: Submission) -> JobRow:
-        """Submit a job, which is durable when this returns. Raise if it can never run here. A submission that is repeated with
-        the same key is one job."""
+        """Submit a job or an array, which is durable when this returns. Raise if it can never run here. A submission that is
+        repeated with the same key is one job."""
         item = self._request(sent)
         self._items.put(item)
         return self.job(str(self._answer(item.done)))
@@ -433,18 +421,20 @@ class Daemon:
                 earlier.append(Earlier(each.spec.name, items[-1]))
         self._items.put(Together(items))
         taken = [self._answer(item.done) for item in items]
-        return [TakenRow(id=job, name=self.history.records[job].name) for job in taken]
+        return [TakenRow(id=job, name=self.job(str(job)).name) for job in taken]
 
     def _request(
         self, sent: Submission, possible: set[Kind] | None = None, earlier: Sequence[Earlier] = ()
-    ) -> NewJob | KnownJobAgain:
+    ) -> NewJob | NewArray | KnownJobAgain:
         """Return the request for a submission. `possible`: kinds of jobs that can run here, which are not checked again;
         `earlier`: jobs of the same request."""
-        before = self.history.keys.find(sent)
+        tasks = tasks_of(sent) if is_array(sent) else [sent]
+        before = self.history.keys.find(tasks[0])
         if before is not None:  # even if no new job can be accepted now
-            return KnownJobAgain(before, Future())
+            return KnownJobAgain(number_of(self.history.records[before]), Future())
         self._journal_writer.check_room()
-        return self._prepared(sent, possible, earlier)
+        first = self._prepared(tasks[0], possible, earlier)
+        return new_array(first, tasks) if is_array(sent) else first
 
     def _prepared(self, sent: Submission, possible: set[Kind] | None = None, earlier: Sequence[Earlier] = ()) -> NewJob:
         way, why = self.driver.park_method(sent)
@@ -461,7 +451,7 @@ class Daemon:
         check_tenant(wanted, self.scheduler.state.tenants.tenants)
         check_memory(wanted, self.driver.discover_cluster(), self.driver.readings, pretend=self.setup.pretend)
         with self._lock:
-            after = find_awaited(sent.spec, self.history.records, earlier)
+            after = find_awaited(sent.spec, self.history, earlier)
         return NewJob(sent, wanted, way, why, Future(), after)
 
     def _answer(self, done: "Future[T]") -> T:
@@ -506,18 +496,14 @@ class Daemon:
             self._items.put(item := AboutJobs(wanted, by, again, Future()))
             found = self._answer(item.done)
         with self._lock:
-            records = [self.history.records[each.result] for each in found]
-            rows = self.history.rows(records, self.scheduler.state, self.driver.running(), self.clock())
-        return [
-            RequestRow(was=each.was, changed=each.changes, requested=each.job, job=row)
-            for each, row in zip(found, rows, strict=True)
-        ]
+            arrays, statuses = self._about_jobs.arrays(wanted), self.driver.running()
+            return request_rows(self.history, found, arrays, self.scheduler.state, statuses, self.clock())
 
     def change_job(self, job: int, spec: Spec, changed: Collection[str], by: Actor | None = None) -> JobRow:
         """Give a job other values of these fields. Raise if it has ended, or if it cannot have them."""
         check_priority(spec.priority, operator=by is None or by.is_operator)
         if by is not None:
-            by.check_owns(self.history.records[job].submitted.user, f"Job {job}")
+            by.check_owns(self.history.one(job).submitted.user, f"Job {job}")
         self._items.put(item := ChangeJob(job, spec, frozenset(changed), None if by is None else by.name, Future()))
         return self.job(str(self._answer(item.done)))
 
@@ -535,7 +521,10 @@ class Daemon:
             records = self.history.records
             if user is not None:
                 records = {job: record for job, record in records.items() if record.submitted.user == user}
-            record = find_record(records, key, unique=unique)
+            array = find_array(records, key, self.history.arrays, unique=unique)
+            if array is not None:
+                return self.history.array_rows([array], self.scheduler.state, self.clock())[0]
+            record = find_record(records, key, unique=unique, arrays=self.history.arrays)
             row = self.history.rows([record], self.scheduler.state, self.driver.running(), self.clock())[0]
             trials = trials_of(self.scheduler.state, record.id, self.history.records)
             return replace(row, spec={**shown_spec(record.current, record.name), "after": record.after}, trials=trials)
@@ -543,14 +532,14 @@ class Daemon:
     def why(self, job: int) -> WhyRow:
         late = self.driver.late_starts().get(job, "")
         with self._lock:
-            found = self.history.why(self.history.records[job], self.scheduler.state, self.driver.running(), self.clock())
+            found = self.history.why(self.history.one(job), self.scheduler.state, self.driver.running(), self.clock())
         named = [replace(each, sentence=f"{each.sentence} {late}") if each.code == STARTING else each for each in found.reasons]
         return replace(found, reasons=named) if late else found
 
     def events(self, job: int) -> list[EventRow]:
         """Return the events of a job, the oldest first."""
         with open_past(self.home, self._words) as journal:
-            return event_rows(journal, self.history.records[job])
+            return event_rows(journal, self.history.one(job))
 
     def report(self, by: str, days: int) -> UsageReportRow:
         """Return the usage of the last days in UTC, today included, by user, tenant, type or day."""
@@ -560,7 +549,7 @@ class Daemon:
     def logs(self, job: int, offset: int, limit: int, tail: int | None = None) -> LogChunk:
         """Return a piece of a job's output: from an offset, or with `tail` its last lines."""
         with self._lock:
-            ended = self.history.records[job].ended
+            ended = self.history.one(job).ended
         return log_chunk(self.driver, job, offset, limit, tail, ended)
 
     def status(self) -> StatusRow:

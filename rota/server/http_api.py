@@ -74,6 +74,7 @@ Since = Annotated[float, Query(ge=0, allow_inf_nan=False, description="Return on
 After = Annotated[int, Query(ge=0, le=_MAX_INTEGER, description="Return only jobs with a number above this.")]
 PageSize = Annotated[int, Query(ge=1, le=MAX_JOBS, description="Maximum number of jobs to return.")]
 Skip = Annotated[int, Query(ge=0, le=_MAX_INTEGER, description="Number of jobs to skip before the page.")]
+Tasks = Annotated[bool, Query(description="Return a row for each task of an array, instead of one for the array.")]
 Unique = Annotated[bool, Query(description="Refuse a name that several unfinished jobs share.")]
 Offset = Annotated[int, Query(ge=0, le=_MAX_INTEGER, description="Offset at which to start, in bytes.")]
 Limit = Annotated[int, Query(ge=1, le=MAX_PIECE_BYTES, description="Maximum number of bytes to return.")]
@@ -204,11 +205,13 @@ def _router(daemon: ServedDaemon, changes: ChangeFeed, privacy: Privacy) -> APIR
         since: Since = 0.0,
         after: After = 0,
         limit: PageSize = PAGE_JOBS,
+        tasks: Tasks = False,
         *,
         by: By,
     ) -> JsonAnswer:
         """Return a page of the unfinished jobs, or of all jobs, by number. The last page is not full."""
-        return JsonAnswer(privacy.rows(daemon.jobs(JobFilter(everything, user, phase, since, after, limit)), by))
+        wanted = JobFilter(everything, user, phase, since, after, limit, tasks=tasks)
+        return JsonAnswer(privacy.rows(daemon.jobs(wanted), by))
 
     @api.get("/page", response_model=PageRow)
     def page(
@@ -218,12 +221,13 @@ def _router(daemon: ServedDaemon, changes: ChangeFeed, privacy: Privacy) -> APIR
         since: Since = 0.0,
         skip: Skip = 0,
         limit: PageSize = PAGE_JOBS,
+        tasks: Tasks = False,
         *,
         by: By,
     ) -> JsonAnswer:
         """Return a page of jobs in the order for people, and the number of jobs: jobs with GPUs first, then waiting jobs, then
         ended jobs, the latest first."""
-        found = daemon.page(JobFilter(everything, user, phase, since, 0, limit, skip))
+        found = daemon.page(JobFilter(everything, user, phase, since, 0, limit, skip, tasks))
         return JsonAnswer(PageRow(jobs=privacy.rows(found.jobs, by), total=found.total))
 
     @api.post(

@@ -16,6 +16,7 @@ from pydantic import (
     ConfigDict,
     Field,
     ValidationError,
+    ValidationInfo,
     WithJsonSchema,
     field_validator,
     model_validator,
@@ -28,6 +29,8 @@ from rota.model.cluster import ACCELERATOR, canonical
 from rota.model.dependency import When
 from rota.model.job import MAX_PRIORITY
 from rota.model.units import MILLI, milligpus_of
+from rota.wire.job_filter import MAX_TOGETHER
+from rota.wire.task_array import TaskArray, Value, tasks_in, values_of
 
 _ENV_NAME = re.compile(r"[A-Za-z_][A-Za-z0-9_]*", re.ASCII)
 _TENANT = re.compile(r"[\w.-]+(/[\w.-]+)*")
@@ -49,6 +52,7 @@ _DEADLINES_S = 0.0, 253370764800.0
 
 SET_BY_ROTA = (
     *("CUDA_DEVICE_ORDER", "CUDA_VISIBLE_DEVICES", "LOCAL_RANK", "MASTER_ADDR", "MASTER_PORT", "NNODES", "NODE_RANK", "RANK"),
+    *("ROTA_ARRAY_COUNT", "ROTA_ARRAY_ID", "ROTA_ARRAY_INDEX"),
     *("ROTA_BATCH_SIZE", "ROTA_CHECKPOINT_DIR", "ROTA_FROM_STEP", "ROTA_GPUS", "ROTA_HOST", "ROTA_ATTEMPT", "ROTA_INCARNATION"),
     *("ROTA_JOB_ID", "ROTA_JOB_KEY", "ROTA_JOB_NAME", "ROTA_LIFE", "ROTA_NODE", "ROTA_NODE_GPUS", "ROTA_PARK"),
     *("ROTA_PARK_LIBRARY", "ROTA_RESTARTS", "ROTA_RUN_DIR", "WORLD_SIZE"),
@@ -77,6 +81,8 @@ EXAMPLES: Mapping[str, str] = {
     "retries": "retries: 3",
     "workdir": "workdir: /srv/train",
     "env": "env: {EPOCHS: 90, HF_TOKEN: }",
+    "sweep": "sweep: {lr: [0.1, 0.01], seed: 0..4}",
+    "array": "array: 0-99%8, or array: {indices: 0-99, at_once: 8}",
     "compat": "compat: slurm",
 }
 """Field -> a correct line of a spec."""
@@ -325,6 +331,17 @@ class Spec(_Strict):
         default_factory=dict,
         description="Environment variables. A variable without a value is passed on from the submitting process.",
     )
+    sweep: dict[str, Any] = Field(
+        default_factory=dict,
+        max_length=20,
+        description="Parameters with lists of values, or ranges such as 0..4. Each combination is a job, which gets its values "
+        "as environment variables.",
+    )
+    array: TaskArray | None = Field(
+        None,
+        description="Job array: one job for each index, such as 0-99; or 0-99%8, of which 8 run at once. With `sweep`, only "
+        "`at_once`, or %8.",
+    )
     compat: Literal["slurm"] | None = Field(
         None, description="`slurm`: the job gets Slurm's variables too, such as SLURM_JOB_ID. Default: only Rota's."
     )
@@ -448,6 +465,30 @@ class Spec(_Strict):
                 raise ValueError(f"{name} is set by Rota; leave it out")
         return value
 
+    @field_validator("sweep")
+    @classmethod
+    def _parameters(cls, value: dict[str, Any], info: ValidationInfo) -> dict[str, list[Value]]:
+        found: dict[str, list[Value]] = {}
+        for name, given in value.items():
+            if not _ENV_NAME.fullmatch(name):
+                raise ValueError(f"{name!r} cannot be an environment variable")
+            if name in SET_BY_ROTA or name in info.data.get("env", ()):
+                raise ValueError(f"{name} is set by {'Rota' if name in SET_BY_ROTA else 'env'} too")
+            try:
+                found[name] = values_of(given)
+            except ValueError as problem:
+                raise ValueError(f"{name} {problem}") from None
+        if tasks_in(found) > MAX_TOGETHER:
+            raise ValueError(f"has more than {MAX_TOGETHER:,} tasks")
+        return found
+
+    @field_validator("array")
+    @classmethod
+    def _counted(cls, value: TaskArray | None, info: ValidationInfo) -> TaskArray | None:
+        if value is not None and (value.indices is None) == (not info.data.get("sweep")):
+            raise ValueError("needs indices" if value.indices is None else "has indices, and sweep gives its tasks already")
+        return value
+
 
 def read_spec(path: Path | str) -> Spec:
     """Read a spec from a YAML file. Raise SpecError, which names line, field and value, if it is wrong."""
@@ -544,5 +585,11 @@ def located(root: TreeEntry, faults: Iterable[Any]) -> SpecError:
 
 def _fields(way: tuple[Any, ...]) -> list[str]:
     """Return the field names that are allowed at this place."""
-    inner: dict[str, type[BaseModel]] = {"checkpoint": Checkpoint, "batch": Batch, "gpus": Range, "after": After}
+    inner: dict[str, type[BaseModel]] = {
+        "checkpoint": Checkpoint,
+        "batch": Batch,
+        "gpus": Range,
+        "after": After,
+        "array": TaskArray,
+    }
     return list((inner.get(str(way[0]), Spec) if way else Spec).model_fields)

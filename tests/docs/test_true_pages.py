@@ -40,11 +40,11 @@ CONFIGURATION = "configuration"
 """Page whose example is no file for `rota check`."""
 
 MISSING = {
-    "no job arrays or notifications": {"array", "arrays", "notify"},
+    "no notifications": {"notify"},
     "does not start containers, copy data or rent machines": {"container", "containers", "image", "sync", "launch", "cloud"},
     "CPUs, memory and licences are not resources": {"cpus", "memory", "licences"},
     "Rota does not run on Kubernetes": {"kubernetes", "k8s", "kubeconfig"},
-    "Job arrays and notifications have no fields": {"array", "arrays", "notify"},
+    "Notifications have no fields": {"notify"},
 }  # fmt: skip
 """What a page calls missing -> fields, commands and flags that would make it untrue."""
 

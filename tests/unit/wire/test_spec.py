@@ -101,7 +101,7 @@ def test_elastic(tmp_path: Path) -> None:
         ("2026-12-01T09:00", "5", 11, "Write a date"),
         ("dir: ckpt", "dir: ../../etc", 7, "not below the working directory"),
         ("dir: ckpt", "dir: /etc", 7, "not below the working directory"),
-        ("workdir: .", "sweep: {lr: [1, 2]}", 14, "unknown field 'sweep'"),
+        ("workdir: .", "swep: {lr: [1, 2]}", 14, "unknown field 'swep'"),
         ("workdir: .", "after: [yes]", 14, "true or false"),
         ("workdir: .", "max_run_time: soon", 14, "not a length of time"),
         ("workdir: .", "notify: {run: x}", 14, "unknown field 'notify'"),
