@@ -6,6 +6,9 @@ ATTEMPT_ID = "ROTA_LIFE"
 JOB_KEY = "ROTA_JOB_KEY"
 """Environment variable that every process of a job carries, with a value that no other job anywhere has."""
 
+CPU_WEIGHT, CPUS, MEMORY_GIB = "ROTA_CPU_WEIGHT", "ROTA_CPUS", "ROTA_MEMORY_GIB"
+"""Environment variables of a job with its share of the CPUs of a node, and the limits of its spec (`rota/agent/cgroups.py`)."""
+
 RUN_FOLDER = "ROTA_RUN_DIR"
 """Environment variable that names a folder of the attempt, where the job can report its steps."""
 

@@ -3,12 +3,13 @@
 from pathlib import Path
 
 from rota.agent.attempt_files import LaunchOrder, plain_text
+from rota.agent.constants import MEMORY_GIB
 from rota.agent.facts_as_user import facts_as_user
 from rota.agent.others_job_folder import public_copy
 from rota.agent.processes import other_user
 from rota.park.facts import job_facts, with_driver
 from rota.park.park_environment import HOOK_FOLDER, parking_environment
-from rota.park.park_method import EXIT, choose_park_method
+from rota.park.park_method import EXIT, MEMORY_LIMITED, choose_park_method
 
 
 def with_parking(order: LaunchOrder, *, real_gpus: bool) -> LaunchOrder:
@@ -26,5 +27,7 @@ def with_parking(order: LaunchOrder, *, real_gpus: bool) -> LaunchOrder:
             return order._replace(park_method=EXIT, park_reason=plain_text(why))
     facts = with_driver(known, mps=order.mps)
     way, why = choose_park_method(facts)
+    if not order.may_park and MEMORY_GIB in order.env:
+        why = MEMORY_LIMITED
     env = {**order.env, **parking_environment(facts, order.env, hook)}
     return order._replace(env=env, park_method=way, park_reason=why if uid is None else plain_text(why))

@@ -7,7 +7,7 @@ from rota.cli import common_flags as flag
 from rota.cli.screen import aligned, fitted, screen_columns, shortened
 
 if TYPE_CHECKING:
-    from rota.wire.rows import GpuRow, NodeRow
+    from rota.wire.rows import DrainRow, GpuRow, NodeRow
 
 BUSY, PACKED, FREE, BAD = "■◧□✕"
 SLOW_GPU_FACTOR = 1.25
@@ -77,7 +77,7 @@ def _wide(rows: "list[NodeRow]") -> list[str]:
                     "-" if gpu.utilization is None else f"{gpu.utilization:.0%}",
                     "-" if gpu.clock_mhz is None else f"{gpu.clock_mhz} MHz" + _of(gpu.max_clock_mhz),
                     "-" if gpu.temperature_c is None else f"{gpu.temperature_c} °C",
-                    _gpu_health(gpu) or "ok",
+                    ", ".join(filter(None, (_gpu_health(gpu), "drained" if gpu.drained else ""))) or "ok",
                 )
             )
     hosts = [
@@ -93,14 +93,27 @@ def _of(most: int | None) -> str:
 
 
 def _sign(gpu: "GpuRow") -> str:
-    return BAD if gpu.cordoned or (gpu.taken_by and not gpu.jobs) else PACKED if len(gpu.jobs) > 1 else BUSY if gpu.jobs else FREE
+    out = gpu.cordoned or ((gpu.taken_by or gpu.drained) and not gpu.jobs)
+    return BAD if out else PACKED if len(gpu.jobs) > 1 else BUSY if gpu.jobs else FREE
 
 
 def _health(node: "NodeRow") -> str:
-    if not node.up:
-        return "lost"
+    drains = [_drain(node, drain) for drain in node.drains]
+    by_ray = node.draining and not any(drain.begun and node.name in drain.places for drain in node.drains)
     slow = [f"GPU {gpu.index} {problem}" for gpu in node.gpus if (problem := _gpu_health(gpu))]
-    return "; ".join([*(["draining"] if node.draining else []), *slow]) or "ok"
+    if not node.up:
+        return "; ".join(["lost", *drains])
+    return "; ".join([*(["draining"] if by_ray else []), *drains, *slow]) or "ok"
+
+
+def _drain(node: "NodeRow", drain: "DrainRow") -> str:
+    """Return what is drained of a node, by whom, until when and why."""
+    from rota.cli import drain_text, job_text
+
+    start = "drained" if drain.begun else f"drained from {job_text.clock(drain.from_at)}"
+    mine = [place.rpartition(":")[2] for place in drain.places if place.rpartition(":")[0] == node.name]
+    which = "" if node.name in drain.places else f"GPU {', '.join(mine)} "
+    return f"{which}{start}{drain_text.because(drain)}"
 
 
 def _gpu_health(gpu: "GpuRow") -> str:

@@ -11,7 +11,7 @@ if TYPE_CHECKING:
 
 SHOWN_EVENTS = 4
 """Number of last events that are shown."""
-_OTHERS = ("workdir", "env", "progress", "profile", "deadline", "retries", "checkpoint")
+_OTHERS = ("cpus", "memory", "workdir", "env", "progress", "profile", "deadline", "retries", "checkpoint")
 """Fields of the spec that other lines do not show."""
 
 
@@ -85,6 +85,7 @@ def _facts(row: "JobRow") -> Iterator[tuple[str, str]]:
     yield "suspensions", f"{row.suspensions}, {job_text.lost(row)}" if row.suspensions else ""
     yield "problem", job_text.clean(row.problem)
     yield "parking", job_text.clean(": ".join(filter(None, (row.park_method, row.park_reason))))
+    yield "limits", job_text.clean(row.limits_problem)
     for trial in row.trials or ():
         yield "tried", _tried(trial)
     yield "command", job_text.clean(row.command)

@@ -121,6 +121,15 @@ def submit(
     tenant: Annotated[
         str | None, typer.Option("--tenant", metavar="PATH", help="Tenant of the job, such as vision/pretraining.")
     ] = None,
+    cpus: Annotated[
+        float | None,
+        typer.Option(
+            "--cpus", parser=flag.number("--cpus", like="8"), metavar="NUMBER", help="Maximum number of CPUs on a node."
+        ),
+    ] = None,
+    memory: Annotated[
+        str | None, typer.Option("--memory", metavar="GIB", help="Maximum host memory on a node, such as 64 GiB.")
+    ] = None,
     env: Annotated[
         list[str] | None,
         typer.Option("--env", metavar="NAME[=VALUE]", help="Environment variable; NAME alone passes your value on. Repeatable."),
@@ -159,6 +168,8 @@ def submit(
         "park": park,
         "gpu_memory": gpu_memory,
         "tenant": tenant,
+        "cpus": cpus,
+        "memory": memory,
     }
     usual = from_files(context)
     defaults = {field: value for field, value in given.items() if value is not None and FLAGS.get(field, field) in usual}

@@ -3,6 +3,7 @@
 import numpy as np
 
 from rota.beliefs.make_options import why_never
+from rota.core.explain_drains import drain_sentences
 from rota.core.explain_quotas import describe_over_quota, describe_reclaimed, mark_quota_reasons
 from rota.core.fold.setbacks import MAX_SETBACKS
 from rota.core.plan.pinned import has_min_run, unsaved_jobs
@@ -179,9 +180,11 @@ def _describe(state: State, job: int, row: int, code: Reason) -> Explanation:
     if code is Reason.NO_FREE_GPUS:
         free, kept = _free(state, row), unsaved_jobs(state)
         young = [each for each in _min_run(state) if each not in kept]
-        others = _in_min_run(state, young) + "".join(f" {line}" for line in taken_gpus(state))
+        drained = drain_sentences(state, _pools(state, row))
+        others = _in_min_run(state, young) + "".join(f" {line}" for line in (*taken_gpus(state), *drained))
         sentence = f"It needs {counted(gpus, 'GPU')} of {types}; {free} {are(free)} free." + _kept_sentence(kept) + others
-        return Explanation(code, sentence, {"gpus": gpus, "free": free, "left_running": kept, "in_min_run": young})
+        facts = {"gpus": gpus, "free": free, "left_running": kept, "in_min_run": young}
+        return Explanation(code, sentence, facts | ({"drained": drained} if drained else {}))
     if code is Reason.FRAGMENTED:
         return _fragmented(state, row)
     if code is Reason.POLICY_NOTE:
@@ -289,9 +292,14 @@ def _outranked(state: State, row: int, ahead: list[int]) -> Explanation:
 
 def _free(state: State, row: int) -> int:
     """Return the free GPUs of the pool with most of them that this job could use."""
+    return int(_left(state)[_pools(state, row)].max(initial=0))
+
+
+def _pools(state: State, row: int) -> Ints:
+    """Return the pool of each option of a job."""
     options = state.beliefs.options.by_kind[state.jobs.table.kind[row]]
-    pools = state.beliefs.options.pool[options[options >= 0]]
-    return int(_left(state)[pools].max(initial=0))
+    pools: Ints = state.beliefs.options.pool[options[options >= 0]]
+    return pools
 
 
 def _ahead(state: State, job: int) -> list[int]:

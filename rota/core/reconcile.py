@@ -192,7 +192,9 @@ def _for_parked(
     elsewhere."""
     job, want = wish.job, wish.gpus
     leaves = job in state.jobs.unschedulable_holders and state.jobs.is_blocked(job, LEAVES_FOR_STORAGE)
-    drained = not state.nodes.draining.isdisjoint(attempt.live_nodes)
+    drained = not state.nodes.draining.isdisjoint(attempt.live_nodes) or (
+        state.nodes.drained and state.may_leave_drained(job, attempt)
+    )
     if want is None and not (leaves or drained or state.memory.crowded(attempt.gpus)):
         return None
     if want is None and not _may_lose(state, job, attempt):

@@ -18,6 +18,7 @@ from rota.beliefs.variability import Variability
 from rota.core import snapshot
 from rota.core.fold.apply import HANDLERS, advance, apply, set_clock, timer_was_set
 from rota.core.fold.configured import Configured, CoreEvent, configure
+from rota.core.fold.drains import next_change_s
 from rota.core.fold.run_limit import next_limit_s
 from rota.core.fold.tenancy import set_tenants, settle
 from rota.core.learn.cordon import cordon
@@ -229,6 +230,8 @@ class Scheduler:
             wake_s = min(wake_s, min(pauses, default=FOREVER))
         if "max_run_seconds" in state.jobs.table.in_use:
             wake_s = min(wake_s, next_limit_s(state))
+        if state.nodes.drains:
+            wake_s = min(wake_s, next_change_s(state))
         if settings.node_timeout_seconds < FOREVER and state.nodes.node_up.any():
             heard_s = float(state.nodes.node_heard_s[state.nodes.node_up].min())
             wake_s = min(wake_s, heard_s + settings.node_timeout_seconds)

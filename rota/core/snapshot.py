@@ -18,7 +18,7 @@ from rota.core.settings import Settings
 from rota.core.state.job_table import JobTable
 from rota.core.state.old_prices import find_measured_prices
 from rota.core.state.old_sets import OLD_SETS, restore_blocks
-from rota.core.state.records import Attempt, AttemptEnd, FailedStart, InFlight, PolicyAnswer, Setback
+from rota.core.state.records import Attempt, AttemptEnd, Drain, FailedStart, InFlight, PolicyAnswer, Setback
 from rota.core.state.state import State
 from rota.errors import InputError
 from rota.model import allocation, array_limit, commands, dependency, events, job, plan, trial
@@ -49,6 +49,11 @@ EVENT_TYPES: tuple[type, ...] = (
     events.NodeJoined,
     events.NodeDrainChanged,
     events.GpusTaken,
+    events.GpusDrained,
+    events.GpusUndrained,
+    events.DrainCancelled,
+    events.NodeRemoved,
+    events.NodeReadmitted,
     events.NodeLeft,
     events.InventoryItem,
     events.ProcessState,
@@ -93,6 +98,7 @@ _STATE_TYPES = (
     PolicyAnswer,
     AttemptEnd,
     FailedStart,
+    Drain,
     Kind,
     Node,
     Cluster,

@@ -8,7 +8,7 @@ from rota.doctor.diagnosis import Diagnosis, fail
 from rota.doctor.file_checks import check_files
 from rota.doctor.gpu_checks import check_gpus
 from rota.doctor.home_checks import check_home, check_jobs, check_journal
-from rota.doctor.machine_checks import check_limits, check_packages
+from rota.doctor.machine_checks import check_cgroups, check_limits, check_packages
 from rota.doctor.mount_checks import check_mounts
 from rota.doctor.ray_checks import check_ray
 from rota.doctor.scheduler_checks import FoundScheduler, check_scheduler
@@ -21,6 +21,7 @@ def diagnose(home: Path, files: Sequence[str] = ()) -> Iterator[Diagnosis]:
     """Iterate over the findings. `files` are specs and other files that the user wants to use."""
     yield from _all("packages", check_packages)
     yield from _all("limits", check_limits)
+    yield from _all("CPUs and memory", check_cgroups)
     scheduler = FoundScheduler()
     if whose := other_owner(home):
         yield fail("home", whose, "--home with a folder of yours")

@@ -9,6 +9,7 @@ from pathlib import Path
 from re import match
 
 from rota import __version__
+from rota.agent import cgroups
 from rota.doctor.diagnosis import Diagnosis, fail, ok, warn
 
 OLDEST_PYTHON = (3, 11)
@@ -59,3 +60,12 @@ def check_limits() -> Iterator[Diagnosis]:
         yield warn("locked memory", f"{locked}; NCCL over InfiniBand needs more", step)
     else:
         yield ok("locked memory", f"{locked}; only InfiniBand would need more")
+
+
+def check_cgroups() -> Iterator[Diagnosis]:
+    why = cgroups.problem()
+    if why:
+        step = "start the scheduler as root, or as a systemd unit with Delegate=yes, if jobs need limits"
+        yield warn("CPUs and memory", f"jobs cannot be kept to their CPUs and host memory: {why}", step)
+    else:
+        yield ok("CPUs and memory", "jobs share CPUs in proportion to their GPUs, and are kept to the limits of their specs")

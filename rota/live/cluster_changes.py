@@ -43,7 +43,7 @@ class ClusterChanges:
         occupied = _occupied(state)
         self._staying: set[int] = set()
         self._joining: list[NamedNode] = []
-        for wanted in there:
+        for wanted in (each for each in there if each.node.name not in state.nodes.removed):
             inside = [number for number, mine in here.items() if _stays(mine, wanted, number in occupied)]
             self._staying.update(inside)
             taken = {device for number in inside for device in here[number].devices}

@@ -20,6 +20,7 @@ from typing import Any, TypeVar
 
 from rota.core.fold.configured import Configured, CoreEvent
 from rota.errors import BusyError, OptionError, RotaError, TacticError
+from rota.live.accepting import accepted
 from rota.live.arrays import number_of
 from rota.live.clock import Clock
 from rota.live.cluster_changes import ClusterChanges, device_of, named_nodes, never_run
@@ -37,6 +38,7 @@ from rota.live.journal_place import find_journal, open_journal
 from rota.live.journal_store import JournalUnavailable, LeadershipLost
 from rota.live.listing import by_number, page_of
 from rota.live.log_chunks import log_chunk
+from rota.live.machine_requests import MachineRequests
 from rota.live.new_array import new_array
 from rota.live.new_jobs import NewJobs
 from rota.live.node_log import NodeLog
@@ -44,10 +46,10 @@ from rota.live.node_rows import node_rows
 from rota.live.old_jobs import OldJobs
 from rota.live.policy_change import try_policy
 from rota.live.policy_client import PolicyClient
-from rota.live.possible import check_memory, check_options, check_tenant
 from rota.live.queued_requests import (
     AboutJobs,
     ChangeJob,
+    ChangeMachines,
     Item,
     KnownJobAgain,
     NewArray,
@@ -61,7 +63,7 @@ from rota.live.read_past import event_rows, open_past, usage_report
 from rota.live.ready_row import ready_row
 from rota.live.recovery import Make, lost_with_their_files, recover
 from rota.live.request_rows import request_rows
-from rota.live.requests import check_priority, shown_spec, to_job_spec
+from rota.live.requests import check_priority, shown_spec
 from rota.live.status_row import status_row
 from rota.live.takeover_leases import renewals_after_takeover
 from rota.live.tenant_rows import tenant_rows
@@ -73,7 +75,6 @@ from rota.model.events import Decided, GpusTaken, PolicyTimedOut, TimerFired
 from rota.model.options import Kind
 from rota.model.reasons import Reason
 from rota.model.units import FOREVER
-from rota.park.park_method import STAY, can_sleep, park_or_stay
 from rota.wire.actor import Actor
 from rota.wire.job_filter import UNFINISHED, JobFilter
 from rota.wire.job_request import JobRequest, Verb
@@ -157,7 +158,10 @@ class Daemon:
         self._machines = driver.discover_cluster()
         self._cluster = ClusterChanges(scheduler.state, devices, there, nodes_can_leave=driver.nodes_can_leave)
         self._settled = False
-        self._node_log = NodeLog(scheduler.state)
+        self._removed = frozenset(scheduler.state.nodes.removed)
+        self.machines = MachineRequests(lambda: self.scheduler.state, self._lock, self._items.put, self._answer)
+        """Requests of operators about nodes."""
+        self._node_log = NodeLog(scheduler.state, nodes_can_leave=driver.nodes_can_leave)
         # Leases are counted by this clock, so it keeps running as before while jobs have any. Otherwise the wall clock sets it.
         origin = self.journal.clock_origin() if scheduler.state.jobs.attempts else None
         self.clock = Clock(scheduler.state.now_s, origin, nodes_can_leave=driver.nodes_can_leave)
@@ -282,7 +286,7 @@ class Daemon:
         self._do(commands)
         self._announce()
         self._advance_cluster_change()
-        for line in self._node_log.lines(state) if self.driver.nodes_can_leave else ():
+        for line in self._node_log.lines(state):
             self._tell(line)
         self._upkeep.after_turn(len(events))
 
@@ -311,6 +315,8 @@ class Daemon:
             elif isinstance(item, SetPolicy):
                 self._change_policy(item)
                 answered.append((item.done, 0))
+            elif isinstance(item, ChangeMachines):
+                events += item.to_events(self.scheduler.state, now, answered)
             elif item is not None:
                 events.append(item)
         events.extend(self.driver.events())
@@ -345,12 +351,14 @@ class Daemon:
         answered.append((item.done, found))
 
     def _look_at_machines(self) -> None:
-        """Follow the nodes of the cluster, which come and go."""
-        if self.driver.discover_cluster() is self._machines:
+        """Follow the nodes of the cluster, which come and go, and may join again after an operator removed them."""
+        known, self._removed = self._removed, frozenset(self.scheduler.state.nodes.removed)
+        if self.driver.discover_cluster() is self._machines and known <= self._removed:
             return
         self._machines = self.driver.discover_cluster()
         there = named_nodes(self._machines, self.driver.devices())
-        self._cluster = ClusterChanges(self.scheduler.state, self._cluster.devices, there, nodes_can_leave=True)
+        can_leave = self.driver.nodes_can_leave
+        self._cluster = ClusterChanges(self.scheduler.state, self._cluster.devices, there, nodes_can_leave=can_leave)
         self._settled = False
         if self._cluster.text:
             self._tell(self._cluster.text)
@@ -437,19 +445,8 @@ class Daemon:
         return new_array(first, tasks) if is_array(sent) else first
 
     def _prepared(self, sent: Submission, possible: set[Kind] | None = None, earlier: Sequence[Earlier] = ()) -> NewJob:
-        way, why = self.driver.park_method(sent)
-        if sent.spec.preemptible is False:
-            way, why = STAY, "its spec says preemptible: false"
-        elif sent.spec.checkpoint.saves is False and not sent.spec.preemptible:
-            way, why = park_or_stay(way, why)
-        wanted = to_job_spec(sent, self.clock(), can_park=can_sleep(way))
-        kind = Kind.of(wanted)
-        if possible is None or kind not in possible:
-            check_options(wanted, self.driver.discover_cluster(), self.scheduler.state.beliefs.rates)
-        if possible is not None:
-            possible.add(kind)
-        check_tenant(wanted, self.scheduler.state.tenants.tenants)
-        check_memory(wanted, self.driver.discover_cluster(), self.driver.readings, pretend=self.setup.pretend)
+        state, now = self.scheduler.state, self.clock()
+        wanted, way, why = accepted(sent, self.driver, state, now, pretend=self.setup.pretend, possible=possible)
         with self._lock:
             after = find_awaited(sent.spec, self.history, earlier)
         return NewJob(sent, wanted, way, why, Future(), after)

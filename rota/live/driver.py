@@ -54,7 +54,7 @@ from rota.model.events import (
     Outcome,
 )
 from rota.model.units import FOREVER
-from rota.park.park_method import how_to_park_on_a_node
+from rota.park.park_method import EXIT, MEMORY_LIMITED, how_to_park_on_a_node
 from rota.wire.submission import Submission
 
 PROGRESS_EVERY_SECONDS = 5.0
@@ -488,6 +488,8 @@ class Driver:
         return self._channel.read_gpus() or self._readings
 
     def park_method(self, job: Submission) -> tuple[str, str]:
+        if job.spec.park and not job.spec.may_park:
+            return EXIT, MEMORY_LIMITED
         if self.nodes_can_leave or other_user(job.uid) is not None:  # no file of another user is read here
             return how_to_park_on_a_node(wanted=job.spec.park, gpus=job.spec.most_gpus)
         pretend = all(each.facts.pretend for each in self._seen.values())

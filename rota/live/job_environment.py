@@ -4,6 +4,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from zlib import crc32
 
+from rota.agent.constants import CPU_WEIGHT, CPUS, MEMORY_GIB
 from rota.live.slurm_environment import slurm_sizes, slurm_variables
 from rota.model.commands import Launch, Resize
 from rota.wire.submission import Submission
@@ -58,9 +59,21 @@ def job_environment(command: Launch, job: Submission, place: GangPlace, home_id:
         **({"ROTA_NODE": place.node} if place.node else {}),
         **(job.task.variables if job.task is not None else {}),
         **slurm_variables(command, job, place),
+        **_limits(job, place),
         **{name: value for name, value in size_variables(command, job, place).items() if value is not None},
     }
     return env
+
+
+def _limits(job: Submission, place: GangPlace) -> dict[str, str]:
+    """Return the limits of CPUs and host memory, for the supervisor (`rota/agent/cgroups.py`) and for data loaders."""
+    spec = job.spec
+    part = min(spec.most_gpus, 1) * len(place.gpus)
+    return {
+        CPU_WEIGHT: str(max(round(100 * part), 1)),
+        **({CPUS: f"{spec.cpus:g}"} if spec.cpus is not None else {}),
+        **({MEMORY_GIB: f"{spec.memory:g}"} if spec.memory is not None else {}),
+    }
 
 
 def size_variables(command: Launch | Resize, job: Submission, place: GangPlace) -> dict[str, str | None]:

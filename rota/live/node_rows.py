@@ -7,6 +7,7 @@ import numpy as np
 from rota.agent.gpu_readings import Readings
 from rota.core.state.state import State
 from rota.live.cluster_changes import Devices
+from rota.live.drain_rows import drain_row
 from rota.wire.rows import GpuRow, NodeRow
 
 
@@ -20,6 +21,7 @@ def node_rows(state: State, devices: Mapping[int, Devices], readings: Readings, 
             set_aside_gib[part] += attempt.host_gib
         for gpu in attempt.gpus.tolist() if attempt.parked else ():
             parked.setdefault(gpu, []).append(job)
+    drained, drains = set(nodes.drained), [(drain, drain_row(state, drain)) for _, drain in sorted(nodes.drains.items())]
     found = []
     for number, node in enumerate(nodes.cluster.nodes):
         if number in nodes.gone:
@@ -30,7 +32,7 @@ def node_rows(state: State, devices: Mapping[int, Devices], readings: Readings, 
                 name=node.name,
                 accelerator=node.accelerator,
                 up=bool(nodes.node_up[number]),
-                draining=number in nodes.draining,
+                draining=number in nodes.draining or drained.issuperset(range(first, first + node.gpus)),
                 pretend=pretend,
                 host_gib=None if pretend else node.room_gib,
                 host_used_gib=None if pretend else set_aside_gib[number],
@@ -38,6 +40,7 @@ def node_rows(state: State, devices: Mapping[int, Devices], readings: Readings, 
                     _gpu(state, first + place, place, names[place] if place < len(names) else "", parked, readings)
                     for place in range(node.gpus)
                 ],
+                drains=[row for drain, row in drains if any(first <= gpu < first + node.gpus for gpu in drain.gpus)],
             )
         )
     return found
@@ -52,6 +55,7 @@ def _gpu(state: State, gpu: int, place: int, name: str, parked: Mapping[int, lis
         jobs=sorted(state.nodes.observed.holders(np.array([gpu]))),
         parked=parked.get(gpu, []),
         cordoned=gpu in state.nodes.cordoned,
+        drained=gpu in state.nodes.drained,
         taken_by=state.nodes.taken.get(gpu),
         slowdown=slowdown,
         memory_gib=reading.memory_gib if reading else None,

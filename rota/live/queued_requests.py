@@ -1,10 +1,12 @@
 """Items that wait for the next turn of the scheduler's loop: requests of clients, and events."""
 
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from concurrent.futures import Future
 from dataclasses import dataclass
 from typing import Any, NamedTuple
 
+from rota.core.state.state import State
+from rota.errors import RotaError
 from rota.live.home_setup import HomeSetup
 from rota.live.policy_client import PolicyClient
 from rota.model.dependency import When
@@ -74,6 +76,25 @@ class SetPolicy:
 
 
 @dataclass(frozen=True)
+class ChangeMachines:
+    """A request of an operator about nodes."""
+
+    events: Callable[[State, float], Sequence[External]]
+    """Returns its events at a time. Raises what is wrong with the request."""
+    done: "Future[int]"
+
+    def to_events(self, state: State, now_s: float, answered: "list[tuple[Future[int], int]]") -> Sequence[External]:
+        """Return the events; if the request is refused, none."""
+        try:
+            found = self.events(state, now_s)
+        except RotaError as problem:
+            self.done.set_exception(problem)
+            return ()
+        answered.append((self.done, 0))
+        return found
+
+
+@dataclass(frozen=True)
 class Together:
     """Submissions for one turn, and so one transaction."""
 
@@ -105,13 +126,13 @@ class ChangeJob:
     done: "Future[int]"
 
 
-Item = External | Together | NewJob | NewArray | KnownJobAgain | AboutJobs | ChangeJob | SetPolicy | None
+Item = External | Together | NewJob | NewArray | KnownJobAgain | AboutJobs | ChangeJob | SetPolicy | ChangeMachines | None
 """Item of the queue; None if the driver has news."""
 
 
 def one_by_one(
     items: Sequence[Item],
-) -> Iterator[External | NewJob | NewArray | KnownJobAgain | AboutJobs | ChangeJob | SetPolicy | None]:
+) -> Iterator[External | NewJob | NewArray | KnownJobAgain | AboutJobs | ChangeJob | SetPolicy | ChangeMachines | None]:
     for item in items:
         if isinstance(item, Together):
             yield from item.items

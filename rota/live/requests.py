@@ -20,6 +20,7 @@ def shown_spec(sent: Submission, name: str) -> dict[str, Any]:
         "batch": {"size": batch.size, "min": min(batch.sizes), "max": max(batch.sizes)} if batch is not None else None,
         "deadline": spec.deadline.astimezone(UTC).isoformat().replace("+00:00", "Z") if spec.deadline is not None else None,
         "checkpoint": {**spec.checkpoint.model_dump(), "dir": sent.checkpoint_dir},
+        "memory": f"{spec.memory:g} GiB" if spec.memory is not None else None,
         "gpu_memory": f"{spec.gpu_memory:g} GiB" if spec.gpu_memory is not None else None,
         "env": sorted(sent.variables),
     }

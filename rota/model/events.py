@@ -234,6 +234,63 @@ class NodeDrainChanged:
 
 
 @plain_value
+class GpusDrained:
+    """An operator drains GPUs: they get no more jobs. Jobs that save their state move away, others stay until they end."""
+
+    number: int
+    """Number of the drain. Numbers rise."""
+    gpus: tuple[int, ...]
+    at_s: float
+    from_s: float
+    """Time at which the drain begins."""
+    until_s: float
+    """Time at which the drain ends; infinite if an operator has to end it."""
+    reason: str = ""
+    by: str | None = None
+    """Name of the user who requested it; None if unknown."""
+
+
+@plain_value
+class GpusUndrained:
+    """An operator ends the drains of these GPUs that have begun."""
+
+    gpus: tuple[int, ...]
+    at_s: float
+    by: str | None = None
+    """Name of the user who requested it; None if unknown."""
+
+
+@plain_value
+class DrainCancelled:
+    """An operator ends a drain, whether it has begun or not."""
+
+    number: int
+    at_s: float
+    by: str | None = None
+    """Name of the user who requested it; None if unknown."""
+
+
+@plain_value
+class NodeRemoved:
+    """An operator removes a node, which leaves for good. Its attempts are dead. A machine of its name does not join."""
+
+    node: int
+    at_s: float
+    by: str | None = None
+    """Name of the user who requested it; None if unknown."""
+
+
+@plain_value
+class NodeReadmitted:
+    """An operator lets a machine of this name join again after its removal."""
+
+    name: str
+    at_s: float
+    by: str | None = None
+    """Name of the user who requested it; None if unknown."""
+
+
+@plain_value
 class GpusTaken:
     """All GPUs of a node that other programs use. A job that already runs there stays, but none is placed there until they are
     free."""
@@ -367,6 +424,11 @@ External = (
     | NodeLost
     | NodeJoined
     | NodeDrainChanged
+    | GpusDrained
+    | GpusUndrained
+    | DrainCancelled
+    | NodeRemoved
+    | NodeReadmitted
     | GpusTaken
     | NodeLeft
     | CancelRequested

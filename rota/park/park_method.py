@@ -40,6 +40,10 @@ class ParkingFacts:
     """Reason why the driver's checkpoint cannot park processes here; empty if it can."""
 
 
+MEMORY_LIMITED = "its spec limits its host memory, and a parked job needs more"
+"""Why a job with a limit of host memory is not parked."""
+
+
 def choose_park_method(facts: ParkingFacts) -> tuple[str, str]:
     """Return the park method, and a sentence with the reason."""
     if not facts.wanted:

@@ -32,6 +32,8 @@ MAX_WORD_CHARS = 20
 MAX_IDEMPOTENCY_KEY_CHARS = 200
 MAX_KEY_CHARS = 200
 """Maximum length of a job's key, which is that of a name."""
+MAX_GPUS = 1_000_000
+MAX_REASON_CHARS = 200
 _ENV_NAME = r"^[A-Za-z_][A-Za-z0-9_]*$"
 
 
@@ -42,6 +44,10 @@ def _must(holds: Callable[[str], bool]) -> AfterValidator:
         return text
 
     return AfterValidator(check)
+
+
+def _is_line(text: str) -> bool:
+    return text.isprintable()
 
 
 _PRINTABLE = _must(lambda text: bool(text.strip()) and text.isprintable())
@@ -168,7 +174,64 @@ class PolicyBody(Body):
     ]
 
 
-BODIES = (SubmissionBody, SubmissionsBody, CancellationsBody, VerbBody, RequestBody, PatternBody, ChangeBody, PolicyBody)
+Gpu = Annotated[StrictInt | None, Field(ge=0, le=MAX_GPUS, description="Number of one GPU of the node; none for the node.")]
+Why = Annotated[str, Field(max_length=MAX_REASON_CHARS, description="Reason, which users see."), _must(_is_line)]
+UntilS = Annotated[float | None, Field(ge=0, allow_inf_nan=False, description="End as a Unix time, in s.")]
+Length = Annotated[float | None, Field(gt=0, allow_inf_nan=False, description="Length, in s; instead of the end.")]
+
+
+class DrainBody(Body):
+    """A drain of a node or one of its GPUs. Without an end, an operator has to end it."""
+
+    example = '{"gpu": 3, "reason": "fan", "seconds": 7200}'
+    gpu: Gpu = None
+    reason: Why = ""
+    until_s: UntilS = None
+    seconds: Length = None
+
+
+class UndrainBody(Body):
+    """The end of a drain."""
+
+    example = '{"gpu": 3}'
+    gpu: Gpu = None
+
+
+class RemovalBody(Body):
+    """The removal of a node."""
+
+    example = '{"force": false}'
+    force: Annotated[StrictBool, Field(description="Whether to remove a lost node on which jobs may still run.")] = False
+
+
+class ReservationBody(Body):
+    """A maintenance window."""
+
+    example = '{"places": ["n1", "n2:3"], "from_s": 1795000000, "seconds": 7200, "reason": "new disks"}'
+    places: Annotated[
+        list[Annotated[StrictStr, Field(min_length=1, max_length=MAX_KEY_CHARS)]],
+        Field(min_length=1, max_length=MAX_TOGETHER, description="Nodes `n1`, GPUs `n1:3`, or a number of GPUs `8xA100`."),
+    ]
+    from_s: Annotated[float, Field(ge=0, allow_inf_nan=False, description="Beginning as a Unix time, in s.")]
+    reason: Why = ""
+    until_s: UntilS = None
+    seconds: Length = None
+
+
+BODIES = (
+    SubmissionBody,
+    SubmissionsBody,
+    CancellationsBody,
+    VerbBody,
+    RequestBody,
+    PatternBody,
+    ChangeBody,
+    PolicyBody,
+    DrainBody,
+    UndrainBody,
+    RemovalBody,
+    ReservationBody,
+)
 _PROBLEMS: Mapping[str, tuple[str, str | None]] = {
     "user": ("is not the name of a user.", None),
     "workdir": ("is not an absolute path.", '"workdir": "/home/ana/run"'),
@@ -180,6 +243,13 @@ _PROBLEMS: Mapping[str, tuple[str, str | None]] = {
     "lose_work": ("is not true or false.", '"lose_work": true'),
     "dry_run": ("is not true or false.", '"dry_run": true'),
     "matching": ("is not a pattern of jobs.", PatternBody.example),
+    "gpu": ("is not the number of a GPU.", None),
+    "reason": (f"is not a line of at most {MAX_REASON_CHARS} characters.", None),
+    "from_s": ("is not a Unix time in seconds.", None),
+    "until_s": ("is not a Unix time in seconds.", None),
+    "seconds": ("is not a length of time in seconds.", None),
+    "force": ("is neither true nor false.", None),
+    "places": ("is not a list of nodes and GPUs.", None),
 }
 """Field -> what a wrong value is not, and a correct one; None for the example of the body."""
 B = TypeVar("B", bound=Body)
@@ -265,6 +335,34 @@ def _check_limit(verb: Verb, body: VerbBody) -> None:
 
 def read_policy(raw: bytes) -> str:
     return _read(PolicyBody, raw).policy.strip()
+
+
+def read_drain(raw: bytes) -> DrainBody:
+    return _timed(_read(DrainBody, raw or b"{}"))
+
+
+def read_undrain(raw: bytes) -> UndrainBody:
+    return _read(UndrainBody, raw or b"{}")
+
+
+def read_removal(raw: bytes) -> RemovalBody:
+    return _read(RemovalBody, raw or b"{}")
+
+
+def read_reservation(raw: bytes) -> ReservationBody:
+    return _timed(_read(ReservationBody, raw))
+
+
+T = TypeVar("T", DrainBody, ReservationBody)
+
+
+def _timed(body: T) -> T:
+    """Return a body that has an end or a length, not both."""
+    if body.until_s is not None and body.seconds is not None:
+        raise InputError(
+            "is given beside until_s; one of them is enough.", field="seconds", value=f"{body.seconds:g}", hint=body.example
+        )
+    return body
 
 
 def _read(model: type[B], raw: bytes) -> B:

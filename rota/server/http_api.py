@@ -18,7 +18,6 @@ from rota import __version__
 from rota.errors import InputError, OptionError, RotaError
 from rota.files.csv_table import shown
 from rota.live.requests import check_priority
-from rota.server.acting import By, acting
 from rota.server.answers import HttpError, JsonAnswer, status_of
 from rota.server.auth import API, RequestGuard
 from rota.server.bodies import (
@@ -35,8 +34,10 @@ from rota.server.changes import MAX_WAIT_SECONDS, ChangeFeed, ChangeSource
 from rota.server.description import body_of, describe, problems
 from rota.server.identities import Identities
 from rota.server.job_routes import add_job_requests
+from rota.server.machines_api import ServedMachines, add_machine_requests
 from rota.server.privacy import Privacy
 from rota.server.readiness import Readiness
+from rota.server.request_actor import By, actor_of
 from rota.wire.actor import Actor
 from rota.wire.job_filter import MAX_DAYS, MAX_JOBS, PAGE_JOBS, UNFINISHED, JobFilter
 from rota.wire.job_request import JobRequest
@@ -106,6 +107,8 @@ class ChangeRow:
 class ServedDaemon(ChangeSource, Protocol):
     """Methods of a daemon that the API calls, from any thread."""
 
+    @property
+    def machines(self) -> ServedMachines: ...
     def submit(self, sent: Submission) -> JobRow: ...
     def submit_many(self, submissions: Sequence[Submission]) -> list[TakenRow]: ...
     def request(self, wanted: JobRequest, by: Actor) -> list[RequestRow]: ...
@@ -308,6 +311,8 @@ def _router(daemon: ServedDaemon, changes: ChangeFeed, privacy: Privacy) -> APIR
         by.check_operator()
         return JsonAnswer(daemon.set_policy(named))
 
+    add_machine_requests(api, daemon)
+
     @api.get("/changes", response_model=ChangeRow, responses=problems(_NOT_NOW))
     async def wait(seen: Seen = 0, timeout: Timeout = 20.0) -> JsonAnswer:
         """Wait until something has changed."""
@@ -322,7 +327,7 @@ async def _policy(request: Request) -> str:
 
 def _owner_of(request: Request) -> OwnerOf:
     identities: Identities = request.app.state.identities
-    return partial(identities.job_owner, acting(request))
+    return partial(identities.job_owner, actor_of(request))
 
 
 async def _submission(request: Request) -> Submission:

@@ -8,7 +8,6 @@ from typing import Annotated, Protocol
 from fastapi import APIRouter, Depends, Request
 
 from rota.errors import OptionError
-from rota.server.acting import By
 from rota.server.answers import HttpError, JsonAnswer
 from rota.server.bodies import (
     CancellationsBody,
@@ -21,6 +20,7 @@ from rota.server.bodies import (
     read_verb,
 )
 from rota.server.description import body_of, problems
+from rota.server.request_actor import By
 from rota.wire.actor import Actor
 from rota.wire.job_request import JobRequest, Verb
 from rota.wire.rows import JobRow, RequestRow

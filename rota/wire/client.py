@@ -17,6 +17,7 @@ from rota.wire.problems import MAX_SEVERAL_BYTES
 from rota.wire.rows import (
     ActorRow,
     ArrayRow,
+    DrainRow,
     EventRow,
     GpuRow,
     JobRow,
@@ -74,6 +75,7 @@ Row = TypeVar(
     EventRow,
     UsageGroupRow,
     UsageReportRow,
+    DrainRow,
 )
 _ROWS = (
     ActorRow,
@@ -93,6 +95,7 @@ _ROWS = (
     EventRow,
     UsageGroupRow,
     UsageReportRow,
+    DrainRow,
 )
 _NAMES = {kind: frozenset(each.name for each in fields(kind)) for kind in _ROWS}
 
@@ -335,7 +338,56 @@ class Client:
     def nodes(self) -> list[NodeRow]:
         """Return the nodes, the jobs on their GPUs, and the health of these GPUs."""
         plain = self._transport.ask("GET", "/nodes")
-        return [_row(NodeRow, {**each, "gpus": [_row(GpuRow, gpu) for gpu in each["gpus"]]}) for each in plain]
+        drains = [[_row(DrainRow, drain) for drain in each.get("drains", ())] for each in plain]
+        gpus = [[_row(GpuRow, gpu) for gpu in each["gpus"]] for each in plain]
+        return [_row(NodeRow, {**each, "gpus": gpus[at], "drains": drains[at]}) for at, each in enumerate(plain)]
+
+    def drain(
+        self,
+        node: str,
+        gpu: int | None = None,
+        *,
+        reason: str = "",
+        until_s: float | None = None,
+        seconds: float | None = None,
+    ) -> DrainRow:
+        """Drain a node, or one of its GPUs: until a Unix time, for a length of time, or until an operator ends it. Jobs that save
+        their state move away, others stay until they end. For operators."""
+        body = {"gpu": gpu, "reason": reason, "until_s": until_s, "seconds": seconds}
+        return _row(DrainRow, self._transport.ask("POST", _node_way(node, "drain"), body=body))
+
+    def undrain(self, node: str, gpu: int | None = None) -> list[DrainRow]:
+        """End the drain of a node or a GPU, or let a removed node join again. Return the drains that are left. For operators."""
+        return self._drains("POST", _node_way(node, "undrain"), {"gpu": gpu})
+
+    def remove_node(self, node: str, *, force: bool = False) -> list[DrainRow]:
+        """Remove a node for good that is drained and empty, or lost. `force`: though jobs may still run on a lost node. For
+        operators."""
+        return self._drains("POST", _node_way(node, "remove"), {"force": force})
+
+    def reserve(
+        self,
+        places: Sequence[str],
+        from_s: float,
+        *,
+        until_s: float | None = None,
+        seconds: float | None = None,
+        reason: str = "",
+    ) -> DrainRow:
+        """Plan maintenance of nodes `n1`, GPUs `n1:3`, or a number of GPUs `8xA100`, from a Unix time. For operators."""
+        body = {"places": list(places), "from_s": from_s, "until_s": until_s, "seconds": seconds, "reason": reason}
+        return _row(DrainRow, self._transport.ask("POST", "/reservations", body=body))
+
+    def reservations(self) -> list[DrainRow]:
+        """Return drains and maintenance windows, those that have not begun too."""
+        return self._drains("GET", "/reservations")
+
+    def unreserve(self, number: int) -> list[DrainRow]:
+        """End a drain or a maintenance window. Return those that are left. For operators."""
+        return self._drains("POST", f"/reservations/{number}/cancel")
+
+    def _drains(self, method: str, path: str, body: Mapping[str, Any] | None = None) -> list[DrainRow]:
+        return [_row(DrainRow, each) for each in self._transport.ask(method, path, body=body)]
 
     def tenants(self) -> list[TenantRow]:
         """Return what each tenant is guaranteed, has, lends and borrows; an empty list without tenants."""
@@ -515,6 +567,10 @@ def _way(key: int | str, *more: str) -> str:
     if str(key) == "":
         raise OptionError("is empty; give the job's id or name.", field="JOB", hint="rota jobs")
     return "/".join(["/jobs", quote(str(key), safe=""), *more])
+
+
+def _node_way(node: str, verb: str) -> str:
+    return f"/nodes/{quote(node, safe='')}/{verb}"
 
 
 def _row(kind: type[Row], plain: Mapping[str, Any]) -> Row:

@@ -121,6 +121,8 @@ class JobRow:
     """Park method: preload, driver, sleep, exit, stay or node; None if unknown."""
     park_reason: str | None = None
     """Reason for the park method, and why the last attempt to park failed; None if unknown."""
+    limits_problem: str | None = None
+    """Why the limits of its CPUs and host memory are not enforced; None if they are, or it has none."""
     steps_problem: str | None = None
     """Reason why some reported steps do not count; None if all count."""
     spec: dict[str, Any] | None = None
@@ -348,7 +350,7 @@ class StatusRow:
     policy_error: str | None = None
     """Fault of the policy's last answer; None if there is none."""
     slow_gpus: list[str] = field(default_factory=list)
-    """Sentences about GPUs that other programs use and GPUs that are slower than others."""
+    """Sentences about GPUs that operators drain, that other programs use, or that are slower than others."""
     disk_problem: str | None = None
     """Sentence that the scheduler's disk is full; None if it has room."""
     lease_left_seconds: float | None = None
@@ -387,6 +389,8 @@ class GpuRow:
     """Numbers of the jobs that are parked on this GPU."""
     cordoned: bool
     """Whether the GPU is out of service because it is too slow."""
+    drained: bool = False
+    """Whether an operator drains the GPU: no job starts on it."""
     taken_by: str | None = None
     """User of the GPU that is not a job of this scheduler; None if there is none. No job is placed there until it is free."""
     slowdown: float | None
@@ -398,6 +402,36 @@ class GpuRow:
     clock_mhz: int | None = None
     max_clock_mhz: int | None = None
     temperature_c: int | None = None
+
+    def to_dict(self) -> dict[str, Any]:
+        return asdict(self)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class DrainRow:
+    """Nodes or GPUs that an operator drains, now or in a maintenance window to come."""
+
+    id: int
+    places: list[str]
+    """Nodes such as `n1`, and single GPUs such as `n1:3`."""
+    reason: str
+    by: str | None
+    """Name of the user who requested it; None if unknown."""
+    from_at: str
+    """Time at which it begins."""
+    until_at: str | None
+    """Time at which it ends; None if an operator has to end it."""
+    begun: bool
+    """Whether it has begun."""
+    leaving: list[int]
+    """Jobs there that save their state, and so move away."""
+    staying: list[int]
+    """Jobs there that are not known to save their state, and so keep their GPUs until they end."""
+
+    @property
+    def empty(self) -> bool:
+        """Whether no job is there."""
+        return not (self.leaving or self.staying)
 
     def to_dict(self) -> dict[str, Any]:
         return asdict(self)
@@ -419,6 +453,8 @@ class NodeRow:
     host_used_gib: float | None
     """Reserved host memory, in GiB: for parked jobs, and for jobs that were parked and keep it until they end."""
     gpus: list[GpuRow]
+    drains: list[DrainRow] = field(default_factory=list)
+    """Drains and maintenance windows of operators for the node or some of its GPUs."""
 
     def to_dict(self) -> dict[str, Any]:
         return asdict(self)

@@ -30,6 +30,8 @@ from rota.model.dependency import When
 from rota.model.job import MAX_PRIORITY
 from rota.model.units import MILLI, milligpus_of
 from rota.wire.job_filter import MAX_TOGETHER
+from rota.wire.set_by_rota import SET_BY_ROTA
+from rota.wire.spec_examples import EXAMPLES
 from rota.wire.task_array import TaskArray, Value, tasks_in, values_of
 
 _ENV_NAME = re.compile(r"[A-Za-z_][A-Za-z0-9_]*", re.ASCII)
@@ -48,44 +50,6 @@ MAX_TYPES = 64
 MAX_AFTER = 1000
 _DEADLINES_S = 0.0, 253370764800.0
 """Range of deadlines as Unix times: the years 1970 to 9998."""
-
-
-SET_BY_ROTA = (
-    *("CUDA_DEVICE_ORDER", "CUDA_VISIBLE_DEVICES", "LOCAL_RANK", "MASTER_ADDR", "MASTER_PORT", "NNODES", "NODE_RANK", "RANK"),
-    *("ROTA_ARRAY_COUNT", "ROTA_ARRAY_ID", "ROTA_ARRAY_INDEX"),
-    *("ROTA_BATCH_SIZE", "ROTA_CHECKPOINT_DIR", "ROTA_FROM_STEP", "ROTA_GPUS", "ROTA_HOST", "ROTA_ATTEMPT", "ROTA_INCARNATION"),
-    *("ROTA_JOB_ID", "ROTA_JOB_KEY", "ROTA_JOB_NAME", "ROTA_LIFE", "ROTA_NODE", "ROTA_NODE_GPUS", "ROTA_PARK"),
-    *("ROTA_PARK_LIBRARY", "ROTA_RESTARTS", "ROTA_RUN_DIR", "WORLD_SIZE"),
-)
-"""Variables that Rota sets for a job. A spec that sets one is refused, since its value would have no effect."""
-
-EXAMPLES: Mapping[str, str] = {
-    "run": "run: python train.py",
-    "name": "name: resnet-50",
-    "gpus": "gpus: 2, gpus: 0.5 or gpus: {min: 1, max: 4}",
-    "accelerators": "accelerators: [A100, V100]",
-    "steps": "steps: 10000",
-    "progress": r"progress: 'step (\d+)/(\d+)', or progress: session",
-    "checkpoint": "checkpoint: {dir: checkpoints, grace: 60s}",
-    "park": "park: false",
-    "preemptible": "preemptible: true",
-    "gpu_memory": "gpu_memory: 12 GiB",
-    "profile": "profile: resnet50/bs64",
-    "weight": "weight: 2",
-    "priority": "priority: 10",
-    "tenant": "tenant: vision/pretraining",
-    "deadline": "deadline: 2030-12-01T09:00",
-    "after": "after: [412], or after: [{job: 412, when: ended}]",
-    "max_run_time": "max_run_time: 12h",
-    "batch": "batch: {size: 64, min: 32, max: 256}",
-    "retries": "retries: 3",
-    "workdir": "workdir: /srv/train",
-    "env": "env: {EPOCHS: 90, HF_TOKEN: }",
-    "sweep": "sweep: {lr: [0.1, 0.01], seed: 0..4}",
-    "array": "array: 0-99%8, or array: {indices: 0-99, at_once: 8}",
-    "compat": "compat: slurm",
-}
-"""Field -> a correct line of a spec."""
 
 
 def _duration(value: Any) -> Any:
@@ -295,6 +259,16 @@ class Spec(_Strict):
         None,
         description="Maximum memory on each GPU, such as 12 GiB. Jobs share a GPU only if all fit; MPS enforces the limit.",
     )
+    cpus: float | None = Field(
+        None,
+        gt=0,
+        le=100_000,
+        allow_inf_nan=False,
+        description="Maximum number of CPUs on each of its nodes. Default: no limit; CPUs are shared in proportion to GPUs.",
+    )
+    memory: Gib | None = Field(
+        None, description="Maximum host memory on each of its nodes, such as 64 GiB. A job that takes more is killed."
+    )
     profile: Text | None = Field(
         None, description="Profile with the job's rates. If left out, Rota learns them while the job runs."
     )
@@ -352,6 +326,11 @@ class Spec(_Strict):
         return self.gpus.max if isinstance(self.gpus, Range) else self.gpus
 
     @property
+    def may_park(self) -> bool:
+        """Whether the job may be parked. Its GPU memory would count for a limit of host memory."""
+        return self.park and self.memory is None
+
+    @property
     def gpu_counts(self) -> tuple[int, ...]:
         """GPU counts that an elastic job accepts; empty if the job is not elastic."""
         return self.gpus.counts if isinstance(self.gpus, Range) else ()
@@ -373,7 +352,7 @@ class Spec(_Strict):
             _not_a_truth(each)
         return value
 
-    @field_validator("gpus", "steps", "weight", "priority", "retries", "name", "profile", mode="before")
+    @field_validator("gpus", "cpus", "steps", "weight", "priority", "retries", "name", "profile", mode="before")
     @classmethod
     def _sayable(cls, value: Any) -> Any:
         return _not_a_truth(value)

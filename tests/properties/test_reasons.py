@@ -33,8 +33,11 @@ def confirm(core: Scheduler) -> int:
     state = core.state
     codes = reasons(state)
     pools = len(state.nodes.cluster.pools)
-    up = np.bincount(state.nodes.cluster.gpu_pool[state.nodes.node_up[state.nodes.cluster.gpu_node]], minlength=pools)
-    whole = np.bincount(state.nodes.cluster.gpu_pool[~state.nodes.planned.free], minlength=pools)
+    in_use = np.ones(state.nodes.cluster.gpus, dtype=bool)
+    in_use[list(state.nodes.drained)] = False
+    there = state.nodes.node_up[state.nodes.cluster.gpu_node] & in_use
+    up = np.bincount(state.nodes.cluster.gpu_pool[there], minlength=pools)
+    whole = np.bincount(state.nodes.cluster.gpu_pool[~state.nodes.planned.free & in_use], minlength=pools)
     waiting = 0
     for job, row in state.jobs.row.items():
         code, phase, spec = Reason(int(codes[row])), Phase(state.jobs.table.phase[row]), state.jobs.specs[job]

@@ -18,6 +18,7 @@ from rota.core.fold.attempts import (
 )
 from rota.core.fold.deficits import subtract_mean_deficit
 from rota.core.fold.dependencies import wait_for_others
+from rota.core.fold.drains import drain_cancelled, follow_drains, gpus_drained, gpus_undrained, node_readmitted, node_removed
 from rota.core.fold.measurements import abort_trials, begin_trial, measured
 from rota.core.fold.node_events import (
     gpus_taken,
@@ -50,9 +51,12 @@ from rota.model.events import (
     Attached,
     CancelRequested,
     Decided,
+    DrainCancelled,
     Event,
     Exited,
+    GpusDrained,
     GpusTaken,
+    GpusUndrained,
     HoldRequested,
     JobChanged,
     Measured,
@@ -60,6 +64,8 @@ from rota.model.events import (
     NodeJoined,
     NodeLeft,
     NodeLost,
+    NodeReadmitted,
+    NodeRemoved,
     NodeReported,
     NodesReported,
     PolicyFailed,
@@ -120,6 +126,8 @@ def advance(state: State, settings: Settings) -> None:
                 end_on_node(state, job, None, now, AttemptEnd.LOST, saved(state, job))
     if state.nodes.taken:
         keep_off_taken(state)
+    if state.nodes.drains or state.nodes.drained:
+        follow_drains(state)
 
 
 def _submitted(state: State, settings: Settings, event: Submitted) -> None:
@@ -397,6 +405,11 @@ HANDLERS: dict[type, Callable[[State, Settings, Any], None]] = {
     NodeLost: node_lost,
     NodeJoined: node_joined,
     NodeDrainChanged: node_drained,
+    GpusDrained: gpus_drained,
+    GpusUndrained: gpus_undrained,
+    DrainCancelled: drain_cancelled,
+    NodeRemoved: node_removed,
+    NodeReadmitted: node_readmitted,
     GpusTaken: gpus_taken,
     NodeLeft: node_left,
     Allocated: _allocated,

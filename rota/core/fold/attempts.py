@@ -392,11 +392,12 @@ def _end_attempt(state: State, job: int, at_s: float, verdict: AttemptEnd, steps
         table.suspensions[row] += 1
     want, nodes = jobs.desired.get(job), state.nodes
     # A job that had to leave its GPUs and got no others may now run elsewhere.
-    had_to_leave = want is None and bool(nodes.draining or nodes.cordoned)
+    had_to_leave = want is None and bool(nodes.draining or nodes.cordoned or nodes.drained)
     if verdict is not AttemptEnd.SUSPENDED or not suspending or had_to_leave:
         state.cycle.invalidate()
     jobs.transition(job, Phase.CHECKPOINTED if saved > 0 else Phase.QUEUED, at_s)
-    if want is not None and not nodes.node_up[nodes.cluster.gpu_node[want]].all():
+    is_drained = want is not None and bool(nodes.drained) and bool(np.isin(want, nodes.drained).any())
+    if want is not None and (is_drained or not nodes.node_up[nodes.cluster.gpu_node[want]].all()):
         state.set_desired(job, row, -1, None)
         state.cycle.invalidate()
     state.requeue(job)

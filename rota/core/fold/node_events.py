@@ -2,6 +2,7 @@
 
 import numpy as np
 
+from rota.core.fold.absent_drains import note_absent, resume_drains
 from rota.core.fold.attempts import VERDICT, begin, end_on_node, saved, started, suspended
 from rota.core.learn.failing_nodes import acquit
 from rota.core.settings import Settings
@@ -79,7 +80,11 @@ def node_joined(state: State, settings: Settings, event: NodeJoined) -> None:
     here = [node.name for number, node in enumerate(state.nodes.cluster.nodes) if number not in state.nodes.gone]
     if event.node.name in here:
         return  # a repeat
+    if event.node.name in state.nodes.removed:
+        return
     state.add_node(event.node, settings.colocation)
+    if event.node.name in state.nodes.absent_drains:
+        resume_drains(state, event.node.name)
     for job in state.jobs.row:
         state.refresh_fit(job)
 
@@ -115,6 +120,8 @@ def node_left(state: State, settings: Settings, event: NodeLeft) -> None:
     state.nodes.host_gib[event.node] = 0.0
     gpus_taken(state, settings, GpusTaken(event.node, (), (), event.at_s))
     state.set_draining(event.node, False)
+    if state.nodes.drains:
+        note_absent(state, event.node)
     state.nodes.gone.add(event.node)
     state.note_lasting_gpus()
     acquit(state, settings, event.node)

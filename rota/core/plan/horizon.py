@@ -38,7 +38,9 @@ def stable_until_change(draft: Draft) -> bool:
     if allocation.until_s < FOREVER or (allocation.memory is not None and not allocation.memory_can_wait):
         return False
     options, nodes, decide = state.beliefs.options, state.nodes, settings.decide
-    if options.by_kind.shape[1] > 1 or options.has_fractions or nodes.draining or nodes.cordoned or nodes.taken:
+    if options.by_kind.shape[1] > 1 or options.has_fractions:
+        return False
+    if nodes.draining or nodes.cordoned or nodes.taken or nodes.drains:
         return False
     if settings.tactics or settings.wait_for_locality:
         return False  # another job may use what one gives back

@@ -75,7 +75,7 @@ def _with_partners(state: State, rows: Ints, stays: Bools) -> Bools | None:
         return None
     if state.nodes.planned.gpu_fractions:
         stays |= np.isin(state.jobs.table.partner[rows], state.jobs.table.id[rows[stays]])
-    if state.nodes.cordoned or state.nodes.draining:
+    if state.nodes.cordoned or state.nodes.draining or state.nodes.drained:
         stays &= ~must_leave(state, rows)
     return stays if stays.any() else None
 
@@ -128,9 +128,12 @@ def _moves_parked(state: State, change: PlacementChange, all_stay: bool) -> bool
         return False
     if not attempt.parked and not state.jobs.being_parked(change.job):
         return False
-    if not all_stay and state.jobs.table.saves.item(state.jobs.row[change.job]):
+    saves, out = state.jobs.table.saves.item(state.jobs.row[change.job]), state.out_of_service()
+    if not all_stay and saves:
         return False
-    return state.nodes.draining.isdisjoint(attempt.live_nodes) and not np.isin(attempt.gpus, state.out_of_service()).any()
+    if state.nodes.drained and not saves:  # its work would be lost elsewhere, and on a drained GPU it can still end
+        out = [gpu for gpu in out if gpu not in state.nodes.drained]
+    return state.nodes.draining.isdisjoint(attempt.live_nodes) and not np.isin(attempt.gpus, out).any()
 
 
 # Protected -------------------------------------------------------------------------------------------------------

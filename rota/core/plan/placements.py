@@ -22,7 +22,7 @@ def changes(draft: Draft, places: Places | None = None) -> tuple[PlacementChange
     if grants.partner is not None or grants.split or state.nodes.planned.gpu_fractions:
         partner = partners(state, table, grants)
         differs |= partner != state.jobs.table.partner[table.rows]
-    if state.nodes.cordoned or state.nodes.draining:
+    if state.nodes.cordoned or state.nodes.draining or state.nodes.drained:
         differs |= must_leave(state, table.rows)
     stays: set[int] = set()
     for split in grants.split:

@@ -14,6 +14,7 @@ from rota.core.state.phases import (
     HIDDEN,
     NEVER_FITS,
     OF_ATTEMPT,
+    STAYS,
     TO_CANCEL,
     TO_KILL,
     TRANSITIONS,
@@ -91,6 +92,11 @@ class ActiveJobs:
     def cancelling(self) -> set[int]:
         """Jobs that end with their attempt, which is to be killed."""
         return self._blocked(TO_CANCEL)
+
+    @property
+    def staying(self) -> set[int]:
+        """Jobs that keep drained GPUs until they end, because they are not known to save their state."""
+        return self._blocked(STAYS)
 
     def _blocked(self, why: int) -> set[int]:
         blocks = self.table.blocks[: self.table.size]

@@ -6,7 +6,7 @@ from typing import Self
 import numpy as np
 
 from rota.core.state.copying import copied
-from rota.core.state.records import FailedStart
+from rota.core.state.records import Drain, FailedStart
 from rota.model.accelerators import ACCELERATORS
 from rota.model.cluster import Cluster, Node
 from rota.model.occupancy import FREE, Occupancy
@@ -51,6 +51,16 @@ class NodeTable:
     """Jobs whose starts fail on several nodes."""
     taken: dict[int, str] = field(default_factory=dict)
     """GPUs that other programs use, with a description of the program."""
+    drains: dict[int, Drain] = field(default_factory=dict)
+    """Drains of operators by number, those that have not begun too."""
+    drained: tuple[int, ...] = ()
+    """GPUs that operators drain now, in order."""
+    last_drain: int = 0
+    """Number of the latest drain. Numbers rise."""
+    absent_drains: dict[str, tuple[Drain, ...]] = field(default_factory=dict)
+    """Drains of whole nodes that have left since, by name of the node. They continue when the machine joins again."""
+    removed: set[str] = field(default_factory=set)
+    """Names of nodes that operators have removed. Machines with these names do not join."""
 
     @classmethod
     def of(cls, cluster: Cluster) -> Self:

@@ -48,6 +48,8 @@ OUT_OF_TIME = 256
 """The job has run for its longest run time. It saves its state, stops and ends as failed."""
 AWAITS = 512
 """The job waits for other jobs to end."""
+STAYS = 4096
+"""The job runs on a GPU that an operator drains, and is not known to save its state: it keeps its GPUs until it ends."""
 
 BLOCKS = {
     Phase.STOPPING: TO_KILL,
@@ -57,7 +59,7 @@ BLOCKS = {
     Phase.CANCELLED: ENDED,
 }
 """Bits that a job gets with a phase."""
-OF_ATTEMPT = HIDDEN | TO_KILL | TO_REQUEUE
+OF_ATTEMPT = HIDDEN | TO_KILL | TO_REQUEUE | STAYS
 """Bits that a job loses when its attempt has ended."""
 ASKED_TO_STOP = HELD | TO_REQUEUE
 """Bits of a job whose user asked that it gives up its GPUs."""

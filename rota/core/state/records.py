@@ -66,6 +66,22 @@ class InFlight:
     sent_s: float
 
 
+@plain_value
+class Drain:
+    """GPUs that an operator takes out of service for a time."""
+
+    number: int
+    """Number of the drain. Numbers rise."""
+    gpus: tuple[int, ...]
+    from_s: float
+    """Time at which the drain begins."""
+    until_s: float
+    """Time at which the drain ends; infinite if an operator has to end it."""
+    reason: str
+    by: str | None
+    """Name of the user who requested it; None if unknown."""
+
+
 @value
 class FailedStart:
     """Attempts of a job that ended on one node within seconds of their starts."""

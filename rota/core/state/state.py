@@ -145,17 +145,20 @@ class State:
         return mask & nodes.staying()
 
     def out_of_service(self) -> list[int]:
-        """Return the GPUs that are cordoned and not needed. If nodes are down and a known gang would not fit without them, the
-        least slow return to service."""
+        """Return the GPUs that are drained, and those that are cordoned and not needed. If nodes are down and a known gang would
+        not fit without cordoned GPUs, the least slow return to service."""
         nodes, options = self.nodes, self.beliefs.options
         if not nodes.cordoned:
-            return []
+            return [*nodes.drained]
         cluster, gpus = nodes.cluster, np.array(nodes.cordoned)
-        spare = np.bincount(cluster.gpu_pool[nodes.node_up[cluster.gpu_node]], minlength=len(cluster.pools))
+        there = nodes.node_up[cluster.gpu_node]
+        if nodes.drained:
+            there[[*nodes.drained]] = False
+        spare = np.bincount(cluster.gpu_pool[there], minlength=len(cluster.pools))
         widest = np.zeros(len(cluster.pools), dtype=np.int64)
         np.maximum.at(widest, options.pool, options.gpus)
-        pool, up = cluster.gpu_pool[gpus], nodes.node_up[cluster.gpu_node[gpus]]
-        found: list[int] = []
+        pool, up = cluster.gpu_pool[gpus], there[gpus]
+        found = [*nodes.drained]
         for gpu, where, counts in zip(gpus.tolist(), pool.tolist(), up.tolist(), strict=True):
             if not counts or spare[where] > widest[where]:
                 found.append(gpu)
@@ -204,10 +207,15 @@ class State:
         if attempt.parked:  # where a node is drained or a GPU is crowded, it has to be written to storage
             stays = self.nodes.draining.isdisjoint(attempt.live_nodes) and not self.memory.crowded(attempt.gpus)
             leaves = job in jobs.unschedulable_holders and jobs.is_blocked(job, LEAVES_FOR_STORAGE)
+            leaves = leaves or bool(self.nodes.drained and self.may_leave_drained(job, attempt))
             return want is None and stays and not leaves
         if want is None or not same_gpus(want, attempt.gpus):
             return False
         return not self.beliefs.options.elastic or self.runs_by(attempt, jobs.table.option.item(jobs.row[job]), want)
+
+    def may_leave_drained(self, job: int, attempt: Attempt) -> bool:
+        """Whether an attempt has GPUs that an operator drains, and its job saves its state, so that it can go elsewhere."""
+        return bool(self.jobs.table.saves[self.jobs.row[job]]) and bool(np.isin(attempt.gpus, self.nodes.drained).any())
 
     def runs_by(self, attempt: Attempt, option: int, gpus: Ints) -> bool:
         """Whether an attempt has these GPUs and the batch size of this option."""
@@ -343,6 +351,12 @@ class State:
             (nodes.add if draining else nodes.discard)(node)
             self._usable = None
             self.cycle.invalidate()
+
+    def set_drained(self, gpus: tuple[int, ...]) -> None:
+        """Set which GPUs operators drain now."""
+        self.nodes.drained = gpus
+        self._usable = None
+        self.cycle.invalidate()
 
     def set_cordoned(self, gpus: tuple[int, ...]) -> None:
         self.nodes.cordoned = gpus

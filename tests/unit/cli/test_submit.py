@@ -8,7 +8,7 @@ import pytest
 
 from rota.cli.main import COMMANDS
 from rota.wire.client import PASSED_ON
-from rota.wire.spec import SET_BY_ROTA
+from rota.wire.set_by_rota import SET_BY_ROTA
 from tests.unit.cli.conftest import Rota
 from tests.unit.server.standin import Served
 

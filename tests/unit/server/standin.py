@@ -8,12 +8,18 @@ import socket
 import threading
 import time
 from collections.abc import Collection, Iterator, Mapping, Sequence
+from concurrent.futures import Future
 from dataclasses import dataclass, replace
 from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any
 
+from rota.core.scheduler import Scheduler
 from rota.errors import ConflictError, OptionError, UnknownNameError
+from rota.live.machine_requests import MachineRequests
+from rota.live.queued_requests import ChangeMachines
+from rota.model.cluster import Cluster, Node
+from rota.placers.packed import Packed
 from rota.server.connections import ConnectionLimits
 from rota.server.http_api import make_app
 from rota.server.http_server import HttpServer
@@ -58,10 +64,13 @@ class Standin:
 
     def __init__(self) -> None:
         self._changed = threading.Condition()
+        self.machines = MachineRequests(lambda: self.core.state, threading.Lock(), self._fold, lambda done: done.result(0))
+        """Those of a real core."""
         self.reset()
 
     def reset(self) -> None:
         """As new, so that several tests can share a server."""
+        self.core = Scheduler(Cluster.of([Node("n1", "V100", 4)]), Packed())
         self.rows: dict[int, JobRow] = {}
         self.output: dict[int, bytes] = {}
         self.sent: dict[int, tuple[Spec, str, str, Mapping[str, str]]] = {}
@@ -72,6 +81,14 @@ class Standin:
         self.stuck: threading.Event | None = None
         """If set, it is not known whether it is ready until this happens."""
         self.policy = "tiresias"
+
+    def _fold(self, item: ChangeMachines | None) -> None:
+        if item is not None:
+            answered: list[tuple[Future[int], int]] = []
+            now_s = time.time()
+            self.core.fold(now_s, item.to_events(self.core.state, now_s, answered))
+            for done, number in answered:
+                done.set_result(number)
 
     def submit(self, sent: Submission) -> JobRow:
         spec, user, workdir, env, key = sent.spec, sent.user, sent.workdir, sent.env, sent.idempotency_key
@@ -124,21 +141,25 @@ class Standin:
         rows = [self.submit(replace(each, idempotency_key=None)) for each in submissions]
         return [TakenRow(id=row.id, name=row.name) for row in rows]
 
-    def request(self, wanted: JobRequest) -> list[RequestRow]:
+    def request(self, wanted: JobRequest, by: Actor | None = None) -> list[RequestRow]:
         """Change the phases of the jobs, or whether they are held."""
         if wanted.matching is not None:
             rows = [row for row in self.jobs() if wanted.matching.fits(row.user, row.name, row.tenant or "", row.phase)]
         else:
             rows = list({row.id: row for row in map(self.job, wanted.jobs)}.values())
         for row in rows:
+            if by is not None:
+                by.check_owns(row.user, f"Job {row.id}")
             if wanted.verb is Verb.HOLD and row.phase in HOLDING:
                 raise ConflictError("is running.", field="job", value=str(row.id), hint=f"rota suspend {row.id}")
             if wanted.verb is Verb.SUSPEND and row.name == "unsaved" and not wanted.lose_work:
                 raise ConflictError("9s of work would be lost.", field="job", value=str(row.id), hint="--lose-work")
         return [self._requested(wanted, row) for row in rows]
 
-    def change_job(self, job: int, spec: Spec, changed: Collection[str]) -> JobRow:
+    def change_job(self, job: int, spec: Spec, changed: Collection[str], by: Actor | None = None) -> JobRow:
         row = self.rows[job]
+        if by is not None:
+            by.check_owns(row.user, f"Job {job}")
         if row.ended:
             raise ConflictError("has ended.", field="job", value=str(job), hint="rota requeue")
         shown = {name: getattr(spec, name) for name in changed if name in ("name", "priority", "weight")}
@@ -154,8 +175,7 @@ class Standin:
         if verb is Verb.REQUEUE:
             job = row
             if row.ended:
-                spec, user, workdir, env = self.sent[row.id]
-                job = self.submit(spec, user, workdir, env)
+                job = self.submit(Submission(*self.sent[row.id]))
             elif row.phase == "running":
                 job = self.change(replace(row, phase="suspending"))
             return RequestRow(was=row.phase, changed=row.phase != "queued", requested=row.id, job=job)
@@ -264,7 +284,8 @@ class Standin:
                 pretend=False,
                 host_gib=100.0,
                 host_used_gib=20.0,
-                gpus=gpus,
+                gpus=[replace(gpu, drained=gpu.index in self.core.state.nodes.drained) for gpu in gpus],
+                drains=self.machines.list(),
             )
         ]
 

@@ -116,3 +116,34 @@ def test_me_says_who_one_is(team: Team) -> None:
 
 def test_a_user_without_a_token_of_this_scheduler_is_refused(team: Team) -> None:
     assert ask(team.served, "GET", "/api/v1/jobs", token="y" * 43)[0] == 401
+
+
+def test_only_an_operator_changes_machines(team: Team) -> None:
+    window = {"places": ["n1"], "from_s": 3_000_000_000.0, "seconds": 60.0}
+    for who in ("eve", "leo"):
+        for path, body in (
+            ("/nodes/n1/drain", {}),
+            ("/nodes/n1/undrain", {}),
+            ("/nodes/n1/remove", {}),
+            ("/reservations", window),
+            ("/reservations/1/cancel", None),
+        ):
+            assert team.ask(who, "POST", path, body)[0] == 403, path
+        assert team.ask(who, "GET", "/reservations") == (200, [])
+    status, row = team.ask("olga", "POST", "/nodes/n1/drain", {"gpu": 3, "reason": "fan", "seconds": 60})
+    assert status == 200 and isinstance(row, dict) and (row["places"], row["by"], row["reason"]) == (["n1:3"], "olga", "fan")
+    assert team.ask("olga", "POST", "/reservations", window)[0] == 201
+    assert team.ask("olga", "POST", "/nodes/n1/remove", {})[0] == 409
+    assert team.ask("olga", "POST", f"/reservations/{row['id']}/cancel")[0] == 200
+    for path, body in (
+        ("/nodes/n1/drain", {"gpu": -1}),
+        ("/nodes/n1/drain", {"seconds": 0}),
+        ("/nodes/n1/drain", {"seconds": 1, "until_s": 3e9}),
+        ("/nodes/n1/drain", {"reason": "a\nb"}),
+        ("/nodes/n1/drain", {"sudo": True}),
+        ("/nodes/n1/remove", {"force": 1}),
+        ("/reservations", {"places": []}),
+        ("/reservations", {"places": ["n1"], "from_s": "soon"}),
+    ):
+        status, found = team.ask("olga", "POST", path, body)
+        assert status == 400 and isinstance(found, dict) and found["hint"], (path, body, found)

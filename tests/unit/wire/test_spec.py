@@ -7,7 +7,8 @@ import pytest
 from pydantic import ValidationError
 
 from rota.errors import SpecError
-from rota.wire.spec import EXAMPLES, Batch, Range, Spec, read_spec, schema
+from rota.wire.spec import Batch, Range, Spec, read_spec, schema
+from rota.wire.spec_examples import EXAMPLES
 
 GOOD = r"""name: resnet50-bs64
 run: torchrun train.py --data /data/imagenet

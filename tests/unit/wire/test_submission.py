@@ -59,6 +59,8 @@ def test_what_later_versions_added_is_read() -> None:
         "park": False,
         "preemptible": False,
         "gpu_memory": "12.5 GiB",
+        "cpus": None,
+        "memory": None,
         "profile": "r/b",
         "weight": 1.0,
         "tenant": None,

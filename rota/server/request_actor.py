@@ -1,4 +1,4 @@
-"""Who sent a request, as a dependency of the routes."""
+"""Who sends a request: a parameter of the API's functions."""
 
 from typing import Annotated
 
@@ -8,10 +8,10 @@ from rota.server.auth import ACTOR
 from rota.wire.actor import Actor
 
 
-def acting(request: Request) -> Actor:
+def actor_of(request: Request) -> Actor:
     """Return who sent the request. The guard refuses requests of unknown users."""
     actor: Actor = request.scope[ACTOR]
     return actor
 
 
-By = Annotated[Actor, Depends(acting)]
+By = Annotated[Actor, Depends(actor_of)]
