@@ -43,6 +43,7 @@ from rota.live.new_array import new_array
 from rota.live.new_jobs import NewJobs
 from rota.live.node_log import NodeLog
 from rota.live.node_rows import node_rows
+from rota.live.notifier import Notifier
 from rota.live.old_jobs import OldJobs
 from rota.live.policy_change import try_policy
 from rota.live.policy_client import PolicyClient
@@ -78,6 +79,7 @@ from rota.model.units import FOREVER
 from rota.wire.actor import Actor
 from rota.wire.job_filter import UNFINISHED, JobFilter
 from rota.wire.job_request import JobRequest, Verb
+from rota.wire.notify import Notify
 from rota.wire.rows import (
     EventRow,
     JobRow,
@@ -125,10 +127,11 @@ class Daemon:
         tell: Callable[[str], None] = lambda line: None,
         journal: Journal | None = None,
         keep_seconds: float = FOREVER,
+        notify: Notify | None = None,
     ) -> None:
         """`worker`: the command that starts the process of a policy; `setup`: the wanted setup, without the names of GPUs;
         `with_policy`: the same with another policy and placer; `tell`: takes lines for the operator; `journal`: by default that
-        of this home; `keep_seconds`: how long ended jobs are kept."""
+        of this home; `keep_seconds`: how long ended jobs are kept; `notify`: where events of all jobs are sent."""
         self.home, self._words, self.driver = home, codec, driver
         self._worker, self._with_policy = worker, with_policy
         self._on_failure, self._tell = on_failure, tell
@@ -152,6 +155,7 @@ class Daemon:
         for job, submitted, record in self.journal.jobs():
             self.history.restore(JobRecord.of(job, submitted, record))
         self.history.adopt(scheduler.state)
+        self._notifier = Notifier(home, notify, tell)
         self._old_jobs = OldJobs(home, self.journal, self.history, self._lock, keep_seconds)
         self._about_jobs = JobRequests(self.history, driver.running, lambda: self.clock())
         devices = dict(enumerate(self.setup.devices))
@@ -177,6 +181,7 @@ class Daemon:
     # Start and stop ----------------------------------------------------------------------------------------------
 
     def start(self) -> None:
+        self._notifier.start(self.history.records, self.journal.events_of)
         self._thread.start()
 
     def stop(self) -> None:
@@ -185,6 +190,7 @@ class Daemon:
         self._items.put(None)
         if self._thread.is_alive():
             self._thread.join()
+        self._notifier.stop()
         self._policy_client.close()
         self.driver.close()
         self.journal.close()
@@ -279,6 +285,7 @@ class Daemon:
             self.history.note(events, before, cancelling, lives, state, statuses, decided)
         noted = self.history.take_noted()
         self._journal_writer.write(lambda: self.journal.append(now, events, decided, noted, asked))
+        self._notifier.take(noted.events, self.history.records)
         with self._lock:
             commands = self.scheduler.commit(decided)
         set_results(answered)

@@ -41,6 +41,7 @@ from rota.server.request_actor import By, actor_of
 from rota.wire.actor import Actor
 from rota.wire.job_filter import MAX_DAYS, MAX_JOBS, PAGE_JOBS, UNFINISHED, JobFilter
 from rota.wire.job_request import JobRequest
+from rota.wire.notify import check_notify
 from rota.wire.rows import (
     ActorRow,
     EventRow,
@@ -197,7 +198,7 @@ def _router(daemon: ServedDaemon, changes: ChangeFeed, privacy: Privacy) -> APIR
     def submit(sent: Annotated[Submission, Depends(_submission)], by: By) -> JsonAnswer:
         """Submit a job. When the response arrives, the job is in the journal. Repeating a submission with the same
         `idempotency_key` returns the existing job."""
-        check_priority(sent.spec.priority, operator=by.is_operator)
+        _check(sent, by)
         return JsonAnswer(daemon.submit(sent), HTTPStatus.CREATED)
 
     @api.get("/jobs", response_model=list[JobRow])
@@ -244,7 +245,7 @@ def _router(daemon: ServedDaemon, changes: ChangeFeed, privacy: Privacy) -> APIR
         """Submit several jobs, all or none. When the response arrives, they are in the journal."""
         for index, each in enumerate(sent):
             with naming(index):
-                check_priority(each.spec.priority, operator=by.is_operator)
+                _check(each, by)
         return JsonAnswer(daemon.submit_many(sent), HTTPStatus.CREATED)
 
     # A key is an id, a name or the unique beginning of one. Names may contain slashes, hence `path`; longer paths come first.
@@ -319,6 +320,12 @@ def _router(daemon: ServedDaemon, changes: ChangeFeed, privacy: Privacy) -> APIR
         return JsonAnswer(ChangeRow(number=await changes.after(seen, timeout)))
 
     return api
+
+
+def _check(sent: Submission, by: Actor) -> None:
+    """Raise if a job may not be submitted by this actor."""
+    check_priority(sent.spec.priority, operator=by.is_operator)
+    check_notify(sent.spec.notify, operator=by.is_operator, uid=sent.uid)
 
 
 async def _policy(request: Request) -> str:

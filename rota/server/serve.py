@@ -51,6 +51,7 @@ from rota.server.listeners import LOOPBACK, check_listen, listening
 from rota.server.standby import Lead, leadership, only_one
 from rota.server.tls import Certificate
 from rota.wire.address import make_token, remove_address, write_address
+from rota.wire.notify import Notify
 
 PRETEND = "4xV100"
 POLICY = "tiresias"
@@ -109,6 +110,8 @@ class ServeOptions:
     """Maximum size of a job's log, in MB."""
     keep_days: float = KEEP_DAYS
     """How long ended jobs are kept, in days; infinite for ever."""
+    notify: Notify | None = None
+    """Where events of all jobs are sent; None if nowhere."""
     mps: str | None = None
     """Pipe directory of the MPS control daemon, on every node that has one; None if jobs run without MPS."""
     ray: str | None = None
@@ -288,6 +291,7 @@ def _serve(options: ServeOptions, checked: CheckedOptions, journal: Journal, run
             tell=say,
             journal=journal,
             keep_seconds=options.keep_days * DAY_SECONDS,
+            notify=options.notify,
         )
         identities = Identities(make_token(options.home), options.home, all_users=options.all_users, on_problem=say)
         app = make_app(daemon, identities, allowed_hosts=LOOPBACK, lead_problem=run.lead_problem, hide_names=options.hide_names)

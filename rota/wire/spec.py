@@ -30,6 +30,7 @@ from rota.model.dependency import When
 from rota.model.job import MAX_PRIORITY
 from rota.model.units import MILLI, milligpus_of
 from rota.wire.job_filter import MAX_TOGETHER
+from rota.wire.notify import Notify
 from rota.wire.set_by_rota import SET_BY_ROTA
 from rota.wire.spec_examples import EXAMPLES
 from rota.wire.task_array import TaskArray, Value, tasks_in, values_of
@@ -316,6 +317,9 @@ class Spec(_Strict):
         description="Job array: one job for each index, such as 0-99; or 0-99%8, of which 8 run at once. With `sweep`, only "
         "`at_once`, or %8.",
     )
+    notify: Notify | None = Field(
+        None, description="Notification of what happens to the job: a URL that gets a POST, or a command of an operator."
+    )
     compat: Literal["slurm"] | None = Field(
         None, description="`slurm`: the job gets Slurm's variables too, such as SLURM_JOB_ID. Default: only Rota's."
     )
@@ -508,6 +512,8 @@ def decode_spec(plain: Mapping[str, Any]) -> Spec:
             found[name] = part.model_construct(**found[name])
     if found.get("after"):
         found["after"] = [After.model_validate(each) if isinstance(each, dict) else each for each in found["after"]]
+    if isinstance(found.get("notify"), dict):
+        found["notify"] = Notify.model_validate(found["notify"])
     if found.get("deadline") is not None:
         found["deadline"] = datetime.fromisoformat(found["deadline"])
     return Spec.model_construct(**found)
@@ -570,5 +576,6 @@ def _fields(way: tuple[Any, ...]) -> list[str]:
         "gpus": Range,
         "after": After,
         "array": TaskArray,
+        "notify": Notify,
     }
     return list((inner.get(str(way[0]), Spec) if way else Spec).model_fields)

@@ -28,6 +28,7 @@ EXAMPLES: Mapping[str, str] = {
     "env": "env: {EPOCHS: 90, HF_TOKEN: }",
     "sweep": "sweep: {lr: [0.1, 0.01], seed: 0..4}",
     "array": "array: 0-99%8, or array: {indices: 0-99, at_once: 8}",
+    "notify": "notify: {on: [finished, failed], url: https://hooks.example.com/rota}",
     "compat": "compat: slurm",
 }
 """Field -> a correct line of a spec."""
