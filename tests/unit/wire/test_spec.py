@@ -105,7 +105,7 @@ def test_elastic(tmp_path: Path) -> None:
         ("workdir: .", "swep: {lr: [1, 2]}", 14, "unknown field 'swep'"),
         ("workdir: .", "after: [yes]", 14, "true or false"),
         ("workdir: .", "max_run_time: soon", 14, "not a length of time"),
-        ("workdir: .", "notify: {run: x}", 14, "unknown field 'notify'"),
+        ("workdir: .", "notfy: {run: x}", 14, "unknown field 'notfy'"),
     ],
 )
 def test_mistakes_say_where(tmp_path: Path, old: str, new: str, line: int, words: str) -> None:

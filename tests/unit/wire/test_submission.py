@@ -74,6 +74,7 @@ def test_what_later_versions_added_is_read() -> None:
         "env": ["PATH"],
         "sweep": {},
         "array": None,
+        "notify": None,
         "compat": None,
     }
     assert sent.idempotency_key == "k" and stored(sent) == sent
