@@ -55,8 +55,8 @@ def data(shaped: str, rows: Iterable[JobRow], *, single: bool = False) -> bool:
     if shaped == "csv" or not single:
         for row in plain:
             del row["spec"], row["trials"]  # only when one job is requested
-        if shaped == "csv":
-            del row["array"]
+            if shaped == "csv":
+                del row["array"]
     if shaped == "json":
         say(json.dumps(plain[0] if single else plain))
     elif shaped == "csv":
