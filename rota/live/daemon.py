@@ -41,6 +41,7 @@ from rota.live.log_chunks import log_chunk
 from rota.live.machine_requests import MachineRequests
 from rota.live.new_array import new_array
 from rota.live.new_jobs import NewJobs
+from rota.live.node_health import NodeHealth, health_check_of
 from rota.live.node_log import NodeLog
 from rota.live.node_rows import node_rows
 from rota.live.notifier import Notifier
@@ -199,6 +200,7 @@ class Daemon:
         return PolicyClient(self._worker(policy), self._items.put, self.clock, policy=policy)
 
     def _context(self) -> DriverContext:
+        check = health_check_of(self.setup.flags)
         return DriverContext(
             wake=lambda: self._items.put(None),
             submitted=self.history.submitted,
@@ -207,6 +209,7 @@ class Daemon:
             device=lambda gpu: device_of(self.scheduler.state, self._cluster.devices, gpu),
             epoch=self.journal.epoch,
             tell=self._tell,
+            health=NodeHealth(check, lambda: self.scheduler.state, self.machines.next_drain, lambda: self._items.put(None)),
         )
 
     # The loop ----------------------------------------------------------------------------------------------------
