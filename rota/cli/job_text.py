@@ -55,13 +55,15 @@ def data(shaped: str, rows: Iterable[JobRow], *, single: bool = False) -> bool:
     if shaped == "csv" or not single:
         for row in plain:
             del row["spec"], row["trials"]  # only when one job is requested
+            if shaped == "csv":
+                del row["array"]
     if shaped == "json":
         say(json.dumps(plain[0] if single else plain))
     elif shaped == "csv":
         from rota.cli.output import say as show
 
         flat = [{name: "/".join(value) if isinstance(value, list) else value for name, value in row.items()} for row in plain]
-        show("csv", rows=flat, heads=[each.name for each in fields(JobRow) if each.name not in ("spec", "trials")])
+        show("csv", rows=flat, heads=[each.name for each in fields(JobRow) if each.name not in ("spec", "trials", "array")])
     return shaped in ("json", "csv")
 
 
@@ -113,6 +115,8 @@ def done(row: JobRow) -> float | None:
 
 
 def progress(row: JobRow) -> str:
+    if row.array is not None:
+        return f"{row.array.phases.get('finished', 0):,} of {counted(row.array.tasks, 'task')}"
     share = done(row)
     if share is not None:
         full = int(share * 8 + 0.5)
@@ -141,8 +145,15 @@ def speed(row: JobRow) -> str:
     return f"{rate / 1000:.1f}k steps/s" if rate >= 1000 else f"{rate:.3g} steps/s"
 
 
+def tasks(row: JobRow) -> str:
+    """Return how many tasks of an array are in each phase; empty if the row is that of a job."""
+    return "" if row.array is None else ", ".join(f"{count:,} {phase}" for phase, count in row.array.phases.items())
+
+
 def note(row: JobRow) -> str:
     """Return the most important fact about the job now."""
+    if row.array is not None:
+        return tasks(row)
     if row.retry_at:
         tried = counted(row.setbacks, "failed attempt")
         return f"{tried}; next in {until(row.retry_at)}: {clean(row.problem)}"

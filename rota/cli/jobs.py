@@ -55,11 +55,12 @@ def jobs(
             help=f"Maximum number of jobs; 0 for all. Default: {SHOWN_JOBS} in a table, else all.",
         ),
     ] = None,
+    tasks: Annotated[bool, typer.Option("--tasks", help="List each task of an array.")] = False,
     watch: Annotated[bool, typer.Option("--watch", help="Update the table on every change, until Ctrl-C.")] = False,
     home: flag.Home = None,
     output: flag.Output = "table",
 ) -> None:
-    """List the jobs: jobs with GPUs first, then waiting jobs, then ended jobs.
+    """List the jobs: jobs with GPUs first, then waiting jobs, then ended jobs. A job array is one line.
 
     Example: rota jobs --watch
     """
@@ -80,6 +81,7 @@ def jobs(
         "user": user_name() if user == "me" else user or "",
         "phase": phase or "",
         "since_s": 0.0 if since is None else job_text.moment(since),
+        "tasks": tasks,
     }
     if not watch:
         _show(connect_or_read(home), shaped, wanted, limit)

@@ -32,6 +32,9 @@ def show(job: flag.JobKey, home: flag.Home = None, output: flag.Output = "table"
     for name, value in _facts(row):
         if value:
             job_text.say(f"  {name:<13}{value}")
+    if row.array is not None:
+        job_text.say(f"  {'each task':<13}rota jobs --tasks, rota show {row.id}_INDEX")
+        return
     events = source.events(row.id)
     for number, event in enumerate(events[-SHOWN_EVENTS:]):
         head = "" if number else "history"
@@ -46,6 +49,11 @@ def _facts(row: "JobRow") -> Iterator[tuple[str, str]]:
 
     yield "user", job_text.clean(row.user)
     yield "phase", " on ".join(filter(None, (job_text.phase(row), job_text.clean(job_text.holds(row)))))
+    yield "tasks", job_text.tasks(row)
+    if row.array is not None and row.array.at_once is not None:
+        yield "at once", f"at most {counted(row.array.at_once, 'task')}"
+    if row.array is None and row.array_id is not None:
+        yield "array", f"{row.array_id}, index {row.array_index}"
     yield "because", job_text.REASONS.get(row.reason, row.reason) if row.reason else ""
     yield "wants", job_text.wants(row)
     if row.steps_done is not None or row.steps_total:

@@ -95,6 +95,14 @@ def submit(
         str | None,
         typer.Option("--max-run-time", metavar="TIME", help="Longest run time, such as 12h. Default: no limit."),
     ] = None,
+    array: Annotated[
+        str | None,
+        typer.Option("--array", metavar="INDICES", help="Job array: 0-99 or 0,3,7-9; 0-99%8 runs 8 at once; %8 with --sweep."),
+    ] = None,
+    sweep: Annotated[
+        list[str] | None,
+        typer.Option("--sweep", metavar="NAME=VALUES", help="Job for each value: lr=0.1,0.01 or seed=0..4. Repeatable."),
+    ] = None,
     progress: Annotated[
         str | None,
         typer.Option(
@@ -155,6 +163,7 @@ def submit(
         "weight": weight,
         "priority": priority,
         "max_run_time": max_run_time,
+        "array": array,
         "progress": progress,
         "park": park,
         "gpu_memory": gpu_memory,
@@ -167,6 +176,8 @@ def submit(
     flags: dict[str, Any] = {field: value for field, value in given.items() if value is not None and field not in defaults}
     if after:
         flags["after"] = [_awaited(each) for each in after]
+    if sweep:
+        flags["sweep"] = dict(map(_swept, sweep))
     if env and "env" in usual:
         spec["env"] = _with_default_env(spec.get("env"), env)
     elif env:
@@ -231,6 +242,14 @@ def _awaited(text: str) -> dict[str, Any]:
     return {"job": int(job) if job.isdecimal() else job, "when": str(when)}
 
 
+def _swept(text: str) -> tuple[str, Any]:
+    """Return the parameter and its values that `lr=0.1,0.01` or `seed=0..4` means."""
+    name, equals, values = text.partition("=")
+    if not (name.strip() and equals and values.strip()):
+        raise OptionError("is not a parameter with values.", field="--sweep", value=text, hint="--sweep lr=0.1,0.01")
+    return name.strip(), values if ".." in values else [each.strip() for each in values.split(",")]
+
+
 def _with_env(before: Any, given: list[str]) -> dict[str, Any]:
     """Merge the variables of the spec and of the flags. Flags override the spec."""
     found: dict[str, Any] = {}
@@ -293,6 +312,12 @@ def _print_submitted(row: "JobRow", home: str | None) -> None:
     from rota.cli import job_text
 
     elsewhere = f" --home {home}" if home else ""
+    if row.array is not None:
+        tasks = counted(row.array.tasks, "task")
+        job_text.say(f"Array {row.id}  {job_text.clean(row.name)}   {tasks}, {job_text.wants(row)} each")
+        verbs = (f"rota jobs --tasks{elsewhere}", f"rota wait{elsewhere} {row.id}", f"rota cancel{elsewhere} {row.id}")
+        job_text.say("  tasks    {}     wait   {}     stop   {}".format(*verbs))
+        return
     steps = f" · {counted(round(row.steps_total), 'step')}" if row.steps_total else ""
     job_text.say(f"Job {row.id}  {job_text.clean(row.name)}   {job_text.wants(row)}{steps}")
     follow, why, stop = (f"rota {verb}{elsewhere} {row.id}" for verb in ("logs -f", "why", "cancel"))

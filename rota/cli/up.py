@@ -3,13 +3,16 @@
 import sys
 from functools import partial
 from pathlib import Path
-from typing import Annotated, Any
+from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
 from rota.cli import common_flags as flag
 from rota.cli.setup import with_live_setup
 from rota.errors import OptionError
+
+if TYPE_CHECKING:
+    from rota.wire.notify import Notify
 
 SYSTEM_UNIT = "/etc/systemd/system/rota.service"
 
@@ -68,6 +71,12 @@ def up(
             "--keep-history", metavar="DAYS", help="How long ended jobs, their events and logs are kept, like 90d; or forever."
         ),
     ] = "365d",
+    notify_url: Annotated[
+        str | None, typer.Option("--notify-url", metavar="URL", help="URL that gets a POST when something happens to a job.")
+    ] = None,
+    notify_command: Annotated[
+        str | None, typer.Option("--notify-command", metavar="CMD", help="Command to run when something happens to a job.")
+    ] = None,
     mps: Annotated[
         str | None,
         typer.Option(
@@ -165,6 +174,7 @@ def up(
         lease_seconds=lease_seconds,
         log_mb=log_mb,
         keep_days=_days_kept(keep_history),
+        notify=_notify(notify_url, notify_command, all_users=all_users),
         mps=mps,
         ray=ray,
         insecure_ray=insecure_ray,
@@ -195,6 +205,34 @@ def _days_kept(text: str) -> float:
     from rota.wire.job_filter import whole_days
 
     return FOREVER if text == "forever" else whole_days(text, "--keep-history", "365d, or --keep-history forever")
+
+
+def _notify(url: str | None, command: str | None, *, all_users: bool) -> "Notify | None":
+    """Return where events of all jobs are sent."""
+    import shlex
+
+    from pydantic import ValidationError
+
+    from rota.wire.notify import Notify, Occasion
+
+    if url is None and command is None:
+        return None
+    if url is not None and command is not None:
+        raise OptionError("does not go with --notify-url.", field="--notify-command", hint="one of the two")
+    if command is not None and all_users:
+        raise OptionError("does not go with --all-users.", field="--notify-command", hint="--notify-url https://...")
+    field, value = ("--notify-url", url) if url is not None else ("--notify-command", command)
+    try:
+        run = None if command is None else shlex.split(command)
+        return Notify(on=list(Occasion), url=url, run=run)
+    except ValidationError as problem:
+        said = str(problem.errors()[0]["msg"]).removeprefix("Value error, ")
+        raise OptionError(f"{said}.", field=field, value=value, hint=f"{field} {_NOTIFY[field]}") from None
+    except ValueError as problem:
+        raise OptionError(f"cannot be read: {problem}.", field=field, value=value, hint="check its quotes") from None
+
+
+_NOTIFY = {"--notify-url": "https://hooks.example.com/rota", "--notify-command": "/usr/local/bin/tell-team"}
 
 
 def _elsewhere(home: Path, unit: str | None, shaped: str, *, system: bool) -> None:

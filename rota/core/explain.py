@@ -4,7 +4,7 @@ import numpy as np
 
 from rota.beliefs.make_options import why_never
 from rota.core.explain_drains import drain_sentences
-from rota.core.explain_tenants import describe_over_quota, describe_reclaimed, mark_tenant_reasons
+from rota.core.explain_quotas import describe_over_quota, describe_reclaimed, mark_quota_reasons
 from rota.core.fold.setbacks import MAX_SETBACKS
 from rota.core.plan.pinned import has_min_run, unsaved_jobs
 from rota.core.state.accounts import time_shares
@@ -33,8 +33,8 @@ def reasons(state: State) -> Ints:
     full = (codes == Reason.NO_FREE_GPUS).nonzero()[0]
     codes[full[_share_used(state, full)]] = Reason.SHARE_USED
     codes[(codes == Reason.OUTRANKED) & np.isin(kind, state.cycle.fragmented)] = Reason.FRAGMENTED
-    if state.tenants.tenants is not None:
-        mark_tenant_reasons(state, codes)
+    if state.tenants.tenants is not None or "array_limit" in table.in_use:
+        mark_quota_reasons(state, codes)
     kinds = list(state.jobs.kind_of)
     for row in (state.beliefs.options.best[kind] < 0).nonzero()[0].tolist():
         codes[row] = why_never(kinds[kind[row]], state.nodes.cluster)[0]

@@ -21,7 +21,7 @@ from rota.core.state.old_sets import OLD_SETS, restore_blocks
 from rota.core.state.records import Attempt, AttemptEnd, Drain, FailedStart, InFlight, PolicyAnswer, Setback
 from rota.core.state.state import State
 from rota.errors import InputError
-from rota.model import allocation, commands, dependency, events, job, plan, trial
+from rota.model import allocation, array_limit, commands, dependency, events, job, plan, trial
 from rota.model.cluster import Cluster, Node
 from rota.model.codec import Codec, Form, Plain
 from rota.model.length_prediction import LengthPrediction
@@ -71,6 +71,7 @@ EVENT_TYPES: tuple[type, ...] = (
     Configured,
     job.JobSpec,
     job.Demand,
+    array_limit.ArrayLimit,
     dependency.Dependency,
     dependency.When,
     plan.Plan,

@@ -38,6 +38,7 @@ def validate(state: State) -> None:
     assert (state.nodes.context_gib >= -1e-6).all(), "parked jobs keep less than nothing on a GPU"
     _check_memory(state)
     _check_caches(state)
+    _check_limits(state)
     if state.tenants.tenants is not None:
         _check_tenants(state)
 
@@ -67,15 +68,19 @@ def _check_phases(state: State) -> None:
     assert state.jobs.unschedulable_holders == barred, "the set of barred jobs is out of step"
 
 
-def _check_tenants(state: State) -> None:
-    """No group of jobs has more GPUs by the plan than its limit, but for jobs that save nothing; and what siblings have earned,
-    others have paid."""
-    accounts, limits = state.tenants, taken_limits(state)
+def _check_limits(state: State) -> None:
+    """No group of jobs has more GPUs or running jobs by the plan than its limit, but for jobs that save nothing."""
+    limits = taken_limits(state)
     if limits is not None and not state.cycle.needs_plan and state.cycle.call_jobs is None:
         for group, name in enumerate(limits.names):
             held = [job for job in state.jobs.desired if group in limits.groups_of(job)]
             pinned = all(not state.jobs.table.saves[state.jobs.row[job]] for job in held)
-            assert limits.left(group) >= 0 or pinned, f"jobs {held} of {name} have {-limits.left(group)} milli-GPUs too many"
+            assert limits.left(group) >= 0 or pinned, f"jobs {held} of {name} have {-limits.left(group)} too many"
+
+
+def _check_tenants(state: State) -> None:
+    """What siblings have earned, others have paid."""
+    accounts = state.tenants
     for above in set(accounts.parent[1:].tolist()):
         credits = accounts.credit[accounts.parent == above]
         assert abs(credits.sum()) <= 1e-6 * max(abs(credits).max(initial=1.0), 1.0), (

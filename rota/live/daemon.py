@@ -19,14 +19,15 @@ from pathlib import Path
 from typing import Any, TypeVar
 
 from rota.core.fold.configured import Configured, CoreEvent
-from rota.errors import BusyError, ConflictError, OptionError, RotaError, TacticError
+from rota.errors import BusyError, OptionError, RotaError, TacticError
 from rota.live.accepting import accepted
+from rota.live.arrays import number_of
 from rota.live.clock import Clock
 from rota.live.cluster_changes import ClusterChanges, device_of, named_nodes, never_run
 from rota.live.dependencies import Earlier, find_awaited
 from rota.live.driver_protocol import DriverCommand, DriverContext, DriverProtocol
 from rota.live.durable_writer import DurableWriter
-from rota.live.find_record import find_record
+from rota.live.find_record import find_array, find_record
 from rota.live.history import JobHistory
 from rota.live.home_id import home_id
 from rota.live.home_setup import HomeSetup, known_devices
@@ -38,10 +39,12 @@ from rota.live.journal_store import JournalUnavailable, LeadershipLost
 from rota.live.listing import by_number, page_of
 from rota.live.log_chunks import log_chunk
 from rota.live.machine_requests import MachineRequests
+from rota.live.new_array import new_array
 from rota.live.new_jobs import NewJobs
 from rota.live.node_health import NodeHealth, health_check_of
 from rota.live.node_log import NodeLog
 from rota.live.node_rows import node_rows
+from rota.live.notifier import Notifier
 from rota.live.old_jobs import OldJobs
 from rota.live.policy_change import try_policy
 from rota.live.policy_client import PolicyClient
@@ -51,6 +54,7 @@ from rota.live.queued_requests import (
     ChangeMachines,
     Item,
     KnownJobAgain,
+    NewArray,
     NewJob,
     SetPolicy,
     Together,
@@ -60,6 +64,7 @@ from rota.live.queued_requests import (
 from rota.live.read_past import event_rows, open_past, usage_report
 from rota.live.ready_row import ready_row
 from rota.live.recovery import Make, lost_with_their_files, recover
+from rota.live.request_rows import request_rows
 from rota.live.requests import check_priority, shown_spec
 from rota.live.status_row import status_row
 from rota.live.takeover_leases import renewals_after_takeover
@@ -75,6 +80,7 @@ from rota.model.units import FOREVER
 from rota.wire.actor import Actor
 from rota.wire.job_filter import UNFINISHED, JobFilter
 from rota.wire.job_request import JobRequest, Verb
+from rota.wire.notify import Notify
 from rota.wire.rows import (
     EventRow,
     JobRow,
@@ -91,6 +97,7 @@ from rota.wire.rows import (
 )
 from rota.wire.spec import Spec
 from rota.wire.submission import Submission, naming
+from rota.wire.task_array import is_array, tasks_of
 
 LOOK_EVERY_SECONDS = 1.0
 """Longest time between two turns while processes run, in seconds, since a message may be lost."""
@@ -121,10 +128,11 @@ class Daemon:
         tell: Callable[[str], None] = lambda line: None,
         journal: Journal | None = None,
         keep_seconds: float = FOREVER,
+        notify: Notify | None = None,
     ) -> None:
         """`worker`: the command that starts the process of a policy; `setup`: the wanted setup, without the names of GPUs;
         `with_policy`: the same with another policy and placer; `tell`: takes lines for the operator; `journal`: by default that
-        of this home; `keep_seconds`: how long ended jobs are kept."""
+        of this home; `keep_seconds`: how long ended jobs are kept; `notify`: where events of all jobs are sent."""
         self.home, self._words, self.driver = home, codec, driver
         self._worker, self._with_policy = worker, with_policy
         self._on_failure, self._tell = on_failure, tell
@@ -148,6 +156,7 @@ class Daemon:
         for job, submitted, record in self.journal.jobs():
             self.history.restore(JobRecord.of(job, submitted, record))
         self.history.adopt(scheduler.state)
+        self._notifier = Notifier(home, notify, tell)
         self._old_jobs = OldJobs(home, self.journal, self.history, self._lock, keep_seconds)
         self._about_jobs = JobRequests(self.history, driver.running, lambda: self.clock())
         devices = dict(enumerate(self.setup.devices))
@@ -173,6 +182,7 @@ class Daemon:
     # Start and stop ----------------------------------------------------------------------------------------------
 
     def start(self) -> None:
+        self._notifier.start(self.history.records, self.journal.events_of)
         self._thread.start()
 
     def stop(self) -> None:
@@ -181,6 +191,7 @@ class Daemon:
         self._items.put(None)
         if self._thread.is_alive():
             self._thread.join()
+        self._notifier.stop()
         self._policy_client.close()
         self.driver.close()
         self.journal.close()
@@ -278,6 +289,7 @@ class Daemon:
             self.history.note(events, before, cancelling, lives, state, statuses, decided)
         noted = self.history.take_noted()
         self._journal_writer.write(lambda: self.journal.append(now, events, decided, noted, asked))
+        self._notifier.take(noted.events, self.history.records)
         with self._lock:
             commands = self.scheduler.commit(decided)
         set_results(answered)
@@ -305,15 +317,10 @@ class Daemon:
     def _gather(self, items: Sequence[Item], now: float, answered: "list[tuple[Future[Any], Any]]") -> list[CoreEvent]:
         """Return the events of requests, policies, the driver and the clock, and of a new setup."""
         events: list[CoreEvent] = []
-        new = NewJobs(self.history, max(self.scheduler.state.jobs.last_job, 0), now)
+        new = NewJobs(self.history, max(self.scheduler.state.jobs.last_job, 0), now, self._lock)
         for item in one_by_one(items):
-            if isinstance(item, NewJob):
-                if not self._submitted_before(item, new, answered):
-                    with self._lock:
-                        answered.append((item.done, new.add(item)))
-            elif isinstance(item, KnownJobAgain):
-                new.numbers[id(item)] = item.job
-                answered.append((item.done, item.job))  # a turn before this one has written it
+            if isinstance(item, NewJob | NewArray | KnownJobAgain):
+                new.take(item, answered)
             elif isinstance(item, AboutJobs | ChangeJob):
                 self._gather_request(item, new, events, answered)
             elif isinstance(item, SetPolicy):
@@ -367,18 +374,6 @@ class Daemon:
         if self._cluster.text:
             self._tell(self._cluster.text)
 
-    def _submitted_before(self, item: NewJob, new: NewJobs, answered: "list[tuple[Future[Any], Any]]") -> bool:
-        """Answer a submission whose key already has a job. Two submissions with one key may come in the same turn."""
-        try:
-            before = self.history.keys.find(item.sent)
-        except ConflictError as problem:
-            item.done.set_exception(problem)
-            return True
-        if before is not None:
-            new.numbers[id(item)] = before
-            answered.append((item.done, before))
-        return before is not None
-
     def _change_policy(self, item: SetPolicy) -> None:
         """Call another policy from now on. It also answers the open call."""
         before = self.setup.policy
@@ -429,8 +424,8 @@ class Daemon:
     # Requests ----------------------------------------------------------------------------------------------------
 
     def submit(self, sent: Submission) -> JobRow:
-        """Submit a job, which is durable when this returns. Raise if it can never run here. A submission that is repeated with
-        the same key is one job."""
+        """Submit a job or an array, which is durable when this returns. Raise if it can never run here. A submission that is
+        repeated with the same key is one job."""
         item = self._request(sent)
         self._items.put(item)
         return self.job(str(self._answer(item.done)))
@@ -445,24 +440,26 @@ class Daemon:
                 earlier.append(Earlier(each.spec.name, items[-1]))
         self._items.put(Together(items))
         taken = [self._answer(item.done) for item in items]
-        return [TakenRow(id=job, name=self.history.records[job].name) for job in taken]
+        return [TakenRow(id=job, name=self.job(str(job)).name) for job in taken]
 
     def _request(
         self, sent: Submission, possible: set[Kind] | None = None, earlier: Sequence[Earlier] = ()
-    ) -> NewJob | KnownJobAgain:
+    ) -> NewJob | NewArray | KnownJobAgain:
         """Return the request for a submission. `possible`: kinds of jobs that can run here, which are not checked again;
         `earlier`: jobs of the same request."""
-        before = self.history.keys.find(sent)
+        tasks = tasks_of(sent) if is_array(sent) else [sent]
+        before = self.history.keys.find(tasks[0])
         if before is not None:  # even if no new job can be accepted now
-            return KnownJobAgain(before, Future())
+            return KnownJobAgain(number_of(self.history.records[before]), Future())
         self._journal_writer.check_room()
-        return self._prepared(sent, possible, earlier)
+        first = self._prepared(tasks[0], possible, earlier)
+        return new_array(first, tasks) if is_array(sent) else first
 
     def _prepared(self, sent: Submission, possible: set[Kind] | None = None, earlier: Sequence[Earlier] = ()) -> NewJob:
         state, now = self.scheduler.state, self.clock()
         wanted, way, why = accepted(sent, self.driver, state, now, pretend=self.setup.pretend, possible=possible)
         with self._lock:
-            after = find_awaited(sent.spec, self.history.records, earlier)
+            after = find_awaited(sent.spec, self.history, earlier)
         return NewJob(sent, wanted, way, why, Future(), after)
 
     def _answer(self, done: "Future[T]") -> T:
@@ -507,18 +504,14 @@ class Daemon:
             self._items.put(item := AboutJobs(wanted, by, again, Future()))
             found = self._answer(item.done)
         with self._lock:
-            records = [self.history.records[each.result] for each in found]
-            rows = self.history.rows(records, self.scheduler.state, self.driver.running(), self.clock())
-        return [
-            RequestRow(was=each.was, changed=each.changes, requested=each.job, job=row)
-            for each, row in zip(found, rows, strict=True)
-        ]
+            arrays, statuses = self._about_jobs.arrays(wanted), self.driver.running()
+            return request_rows(self.history, found, arrays, self.scheduler.state, statuses, self.clock())
 
     def change_job(self, job: int, spec: Spec, changed: Collection[str], by: Actor | None = None) -> JobRow:
         """Give a job other values of these fields. Raise if it has ended, or if it cannot have them."""
         check_priority(spec.priority, operator=by is None or by.is_operator)
         if by is not None:
-            by.check_owns(self.history.records[job].submitted.user, f"Job {job}")
+            by.check_owns(self.history.one(job).submitted.user, f"Job {job}")
         self._items.put(item := ChangeJob(job, spec, frozenset(changed), None if by is None else by.name, Future()))
         return self.job(str(self._answer(item.done)))
 
@@ -536,7 +529,10 @@ class Daemon:
             records = self.history.records
             if user is not None:
                 records = {job: record for job, record in records.items() if record.submitted.user == user}
-            record = find_record(records, key, unique=unique)
+            array = find_array(records, key, self.history.arrays, unique=unique)
+            if array is not None:
+                return self.history.array_rows([array], self.scheduler.state, self.clock())[0]
+            record = find_record(records, key, unique=unique, arrays=self.history.arrays)
             row = self.history.rows([record], self.scheduler.state, self.driver.running(), self.clock())[0]
             trials = trials_of(self.scheduler.state, record.id, self.history.records)
             return replace(row, spec={**shown_spec(record.current, record.name), "after": record.after}, trials=trials)
@@ -544,14 +540,14 @@ class Daemon:
     def why(self, job: int) -> WhyRow:
         late = self.driver.late_starts().get(job, "")
         with self._lock:
-            found = self.history.why(self.history.records[job], self.scheduler.state, self.driver.running(), self.clock())
+            found = self.history.why(self.history.one(job), self.scheduler.state, self.driver.running(), self.clock())
         named = [replace(each, sentence=f"{each.sentence} {late}") if each.code == STARTING else each for each in found.reasons]
         return replace(found, reasons=named) if late else found
 
     def events(self, job: int) -> list[EventRow]:
         """Return the events of a job, the oldest first."""
         with open_past(self.home, self._words) as journal:
-            return event_rows(journal, self.history.records[job])
+            return event_rows(journal, self.history.one(job))
 
     def report(self, by: str, days: int) -> UsageReportRow:
         """Return the usage of the last days in UTC, today included, by user, tenant, type or day."""
@@ -561,7 +557,7 @@ class Daemon:
     def logs(self, job: int, offset: int, limit: int, tail: int | None = None) -> LogChunk:
         """Return a piece of a job's output: from an offset, or with `tail` its last lines."""
         with self._lock:
-            ended = self.history.records[job].ended
+            ended = self.history.one(job).ended
         return log_chunk(self.driver, job, offset, limit, tail, ended)
 
     def status(self) -> StatusRow:

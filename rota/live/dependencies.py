@@ -8,9 +8,10 @@ from collections.abc import Mapping, Sequence
 from typing import NamedTuple
 
 from rota.errors import RotaError, SpecError
-from rota.live.find_record import find_record
+from rota.live.find_record import find_array, find_record
+from rota.live.history import JobHistory
 from rota.live.job_record import JobRecord
-from rota.live.queued_requests import Awaited, KnownJobAgain, NewJob
+from rota.live.queued_requests import Awaited, KnownJobAgain, NewArray, NewJob
 from rota.model.dependency import Dependency
 from rota.wire.spec import After, Spec
 
@@ -19,50 +20,58 @@ class Earlier(NamedTuple):
     """An earlier job of the same request."""
 
     name: str | None
-    item: NewJob | KnownJobAgain
+    item: NewJob | NewArray | KnownJobAgain
 
 
-def find_awaited(spec: Spec, records: Mapping[int, JobRecord], earlier: Sequence[Earlier]) -> tuple[Awaited, ...]:
-    """Return the jobs for which a job waits. Jobs that have ended as they must are left out. Raise SpecError for a job that is
-    unknown, or that has ended in another way."""
-    found = [_found(at, each, records, earlier) for at, each in enumerate(spec.awaited)]
-    return tuple(each for each in found if each is not None)
+def find_awaited(spec: Spec, history: JobHistory, earlier: Sequence[Earlier]) -> tuple[Awaited, ...]:
+    """Return the jobs for which a job waits, each task of an array among them. Jobs that have ended as they must are left out.
+    Raise SpecError for a job that is unknown, or that has ended in another way."""
+    return tuple(found for at, each in enumerate(spec.awaited) for found in _found(at, each, history, earlier))
 
 
-def _found(at: int, after: After, records: Mapping[int, JobRecord], earlier: Sequence[Earlier]) -> Awaited | None:
+def _found(at: int, after: After, history: JobHistory, earlier: Sequence[Earlier]) -> list[Awaited]:
     field, hint = f"after.{at}", "after: [412], or the name of a job; rota jobs --all"
     if after.index is not None:
         if after.index >= len(earlier):
             problem = "is not the index of an earlier job of the same request; the first has index 0."
             raise SpecError(problem, field=field, value=str(after.index), hint="put that job before this one")
-        return Awaited(None, earlier[after.index].item, after.when)
+        return [Awaited(None, earlier[after.index].item, after.when)]
     same = [each.item for each in earlier if each.name == after.job]
     if len(same) > 1:
         raise SpecError("is the name of several jobs of this request.", field=field, value=str(after.job), hint="{index: 0}")
     if same:
-        return Awaited(None, same[0], after.when)
+        return [Awaited(None, same[0], after.when)]
     try:
-        record = find_record(records, str(after.job), unique=True)
+        array = find_array(history.records, str(after.job), history.arrays, unique=True)
+        if array is None:
+            records = [find_record(history.records, str(after.job), unique=True, arrays=history.arrays)]
+        else:
+            records = history.tasks(array)
     except RotaError as error:
         raise SpecError(error.message, field=field, hint=error.hint or hint) from None
-    if not record.ended:
-        return Awaited(record.id, None, after.when)
-    if not after.when.met(record.phase):
+    for record in records:
+        _check_possible(record, after, field)
+    return [Awaited(record.id, None, after.when) for record in records if not record.ended]
+
+
+def _check_possible(record: JobRecord, after: After, field: str) -> None:
+    """Raise SpecError if a job has ended in another way than it must."""
+    if record.ended and not after.when.met(record.phase):
         said = "was cancelled" if record.phase == "cancelled" else f"has {record.phase}"
         problem = f"job {record.id} {record.name} {said}, so this job could never start when it {after.when.text}."
         raise SpecError(problem, field=field, value=str(after.job), hint="leave it out, or rota requeue that job first")
-    return None
 
 
-def dependencies_of(item: NewJob, numbers: Mapping[int, int], records: Mapping[int, JobRecord]) -> tuple[Dependency, ...]:
+def dependencies_of(item: NewJob, numbers: Mapping[int, int], history: JobHistory) -> tuple[Dependency, ...]:
     """Return the dependencies of a job that is being written to the journal. A job that has just ended as it must is left out. If
     one has ended in another way, the scheduler cancels the new job. `numbers`: jobs of this turn by the id of their item."""
     found = []
     for each in item.after:
-        job = each.job if each.job is not None else numbers.get(id(each.item), -1)
-        record = records.get(job)
-        if record is None or not (record.ended and each.when.met(record.phase)):
-            found.append(Dependency(job, each.when))
+        number = each.job if each.job is not None else numbers.get(id(each.item), -1)
+        for job in history.arrays.jobs(number) if number in history.arrays else [number]:
+            record = history.records.get(job)
+            if record is None or not (record.ended and each.when.met(record.phase)):
+                found.append(Dependency(job, each.when))
     return tuple(found)
 
 

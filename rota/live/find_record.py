@@ -1,19 +1,41 @@
-"""Finding a job by user input: its number, its name, or a unique beginning of its name."""
+"""Finding a job by user input: its number, its name, a unique beginning of its name, or the index of a task of an array."""
 
 from collections.abc import Mapping
 
 from rota.errors import OptionError, UnknownNameError
+from rota.live.arrays import Arrays
 from rota.live.job_record import JobRecord
 
 MAX_LISTED = 8
 """Maximum number of jobs that an error names."""
 
 
-def find_record(records: Mapping[int, JobRecord], key: str, *, unique: bool = False) -> JobRecord:
+NO_ARRAYS = Arrays()
+
+
+def find_array(records: Mapping[int, JobRecord], key: str, arrays: Arrays, *, unique: bool = False) -> int | None:
+    """Return the number of the array that a key means; None if it means a job. Unfinished arrays come before ended ones, and
+    newer ones before older. With `unique`, raise OptionError if several unfinished arrays have the name."""
+    found = [number for number in arrays.find(key) if any(job in records for job in arrays.jobs(number))]
+    if not found:
+        return None
+    unfinished = [number for number in found if any(not records[job].ended for job in arrays.jobs(number) if job in records)]
+    if unique and len(unfinished) > 1:
+        numbers = _listed([str(number) for number in unfinished])
+        raise OptionError(
+            f"fits {len(unfinished)} arrays: {numbers}.", field="job", value=key, hint="their numbers instead of the name"
+        )
+    return (unfinished or found)[-1]
+
+
+def find_record(records: Mapping[int, JobRecord], key: str, *, unique: bool = False, arrays: Arrays = NO_ARRAYS) -> JobRecord:
     """Return a job. Unfinished jobs come before ended ones, and the newest job of a name before the others. With `unique`, raise
     OptionError if several unfinished jobs have the name, because the request must not hit the wrong job."""
     if key.isascii() and key.isdigit() and int(key) in records:
         return records[int(key)]
+    task = arrays.task(key)
+    if task is not None and task in records:
+        return records[task]
     found = [record for record in records.values() if record.name == key]
     if not found and key:
         found = [record for record in records.values() if record.name.startswith(key)]

@@ -12,6 +12,8 @@ from rota.core.explain import explain, reasons
 from rota.core.fold.configured import CoreEvent
 from rota.core.fold.setbacks import MAX_SETBACKS
 from rota.core.state.state import State
+from rota.errors import ConflictError
+from rota.live.arrays import Arrays, array_row
 from rota.live.attempt_rate import step_rate
 from rota.live.event_notes import EventNotes, lost_nodes
 from rota.live.instants import iso
@@ -23,6 +25,7 @@ from rota.live.journal_history import KeptJob, Noted
 from rota.live.parking_text import parking_of
 from rota.live.submission_keys import SubmissionKeys
 from rota.model.commands import SuspendKind
+from rota.model.counted import counted
 from rota.model.events import (
     CancelRequested,
     Decided,
@@ -49,6 +52,7 @@ class JobHistory:
     def __init__(self) -> None:
         self.records: dict[int, JobRecord] = {}
         self.keys = SubmissionKeys()
+        self.arrays = Arrays()
         self._rows: dict[int, tuple[Any, JobRow]] = {}
         self.changed: set[int] = set()
         """Jobs whose records have changed since the journal got them."""
@@ -63,6 +67,7 @@ class JobHistory:
         """Take in a record from the journal."""
         self.records[record.id] = record
         self.keys.add(record.id, record.submitted)
+        self.arrays.add(record.id, record.submitted)
 
     def add(self, record: JobRecord) -> None:
         self.restore(record)
@@ -86,7 +91,9 @@ class JobHistory:
     def forget(self, jobs: Iterable[int]) -> None:
         """Forget ended jobs."""
         for job in jobs:
-            self.keys.forget(self.records.pop(job).submitted)
+            sent = self.records.pop(job).submitted
+            self.keys.forget(sent)
+            self.arrays.forget(job, sent)
             self._rows.pop(job, None)
 
     def take_noted(self) -> Noted:
@@ -286,6 +293,28 @@ class JobHistory:
         return [
             record.phase if (row := found.get(record.id)) is None else phase_of(record, Phase(table[row])) for record in records
         ]
+
+    def one(self, job: int) -> JobRecord:
+        """Return the record of a job. Raise ConflictError if the number is that of an array."""
+        if job in self.arrays:
+            first = self.records[self.arrays.jobs(job)[0]].submitted.task
+            assert first is not None
+            problem = f"is an array of {counted(first.count, 'job')}, and this is about one job."
+            raise ConflictError(problem, field="job", value=str(job), hint=f"{job}_{first.index}, for one of its tasks")
+        return self.records[job]
+
+    def tasks(self, array: int) -> list[JobRecord]:
+        """Return the records of an array's tasks, by index."""
+        return [self.records[job] for job in self.arrays.jobs(array)]
+
+    def array_rows(self, arrays: Iterable[int], state: State, now_s: float) -> list[JobRow]:
+        """Return a row for each of these arrays."""
+        tasks = [self.tasks(each) for each in arrays]
+        phases, at, found = self.phases([record for some in tasks for record in some], state), 0, []
+        for some in tasks:
+            found.append(array_row(some, phases[at : at + len(some)], now_s))
+            at += len(some)
+        return found
 
     def rows(self, records: Iterable[JobRecord], state: State, latest: Statuses, now_s: float) -> list[JobRow]:
         codes, phases = reasons(state).tolist(), state.jobs.table.phase.tolist()

@@ -15,11 +15,12 @@ from rota.agent.log import LogPiece, log_end, read_log
 from rota.live.attempt_events import AttemptEvents
 from rota.live.clock import Clock
 from rota.live.driver_protocol import DriverContext
-from rota.live.find_record import find_record
+from rota.live.find_record import find_array, find_record
 from rota.live.history import JobHistory
 from rota.live.instants import iso
 from rota.live.job_record import JobRecord
 from rota.live.journal import Journal
+from rota.live.listing import by_number
 from rota.live.log_chunks import MAX_BYTES, log_chunk
 from rota.live.read_past import event_rows, open_past, usage_report
 from rota.live.recovery import Make, recover
@@ -39,7 +40,7 @@ class HomeOnDisk:
         self.home, self._words = home, codec
         self._history = JobHistory()
         for job, submitted, record in journal.jobs():
-            self._history.records[job] = JobRecord.of(job, submitted, record)
+            self._history.restore(JobRecord.of(job, submitted, record))
         self._scheduler = recover(journal, codec, make)
         self._history.adopt(self._scheduler.state)
         self.as_of = iso(self._scheduler.state.now_s)
@@ -81,25 +82,29 @@ class HomeOnDisk:
             found.append(status)
         return found
 
-    def jobs(self, everything: bool = False, *, user: str = "", phase: str = "", since_s: float = 0.0) -> list[JobRow]:
+    def jobs(
+        self, everything: bool = False, *, user: str = "", phase: str = "", since_s: float = 0.0, tasks: bool = False
+    ) -> list[JobRow]:
         """As `Client.jobs`."""
-        wanted = JobFilter(everything, user, phase, since_s)
-        records = [
-            record
-            for record in self._history.records.values()
-            if (everything or not record.ended) and record.submitted_s >= since_s and (not user or record.submitted.user == user)
-        ]
-        return [row for row in self._rows(records) if wanted.in_phase(row)]
+        wanted = JobFilter(everything, user, phase, since_s, limit=max(len(self._history.records), 1), tasks=tasks)
+        rows = by_number(self._history, self._scheduler.state, self._running, self._clock(), wanted)
+        return [replace(row, as_of=self.as_of) for row in rows]
 
     def job(self, key: int | str, *, unique: bool = False) -> JobRow:
         """As `Client.job`."""
-        record = find_record(self._history.records, str(key), unique=unique)
+        array = find_array(self._history.records, str(key), self._history.arrays, unique=unique)
+        if array is not None:
+            row = self._history.array_rows([array], self._scheduler.state, self._clock())[0]
+            return replace(row, as_of=self.as_of)
+        record = find_record(self._history.records, str(key), unique=unique, arrays=self._history.arrays)
         trials = trials_of(self._scheduler.state, record.id, self._history.records)
         return replace(self._rows([record])[0], spec=shown_spec(record.current, record.name), trials=trials)
 
     def events(self, key: int | str) -> list[EventRow]:
         """As `Client.events`. What happened after the scheduler stopped is not among them."""
-        record = find_record(self._history.records, str(key))
+        array = find_array(self._history.records, str(key), self._history.arrays)
+        arrays = self._history.arrays
+        record = find_record(self._history.records, str(key), arrays=arrays) if array is None else self._history.one(array)
         with open_past(self.home, self._words) as journal:
             return event_rows(journal, record)
 

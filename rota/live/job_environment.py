@@ -57,6 +57,7 @@ def job_environment(command: Launch, job: Submission, place: GangPlace, home_id:
         "ROTA_FROM_STEP": f"{command.from_step:g}",
         "ROTA_HOST": place.host,
         **({"ROTA_NODE": place.node} if place.node else {}),
+        **(job.task.variables if job.task is not None else {}),
         **slurm_variables(command, job, place),
         **_limits(job, place),
         **{name: value for name, value in size_variables(command, job, place).items() if value is not None},

@@ -13,8 +13,9 @@ from rota.core.state.parkable import may_park
 from rota.core.state.phases import HELD
 from rota.core.state.state import State
 from rota.errors import ConflictError, SpecError
+from rota.live.arrays import number_of
 from rota.live.dependencies import still_awaited
-from rota.live.find_record import find_record
+from rota.live.find_record import find_array, find_record
 from rota.live.history import JobHistory, Statuses
 from rota.live.job_changes import change_event
 from rota.live.job_record import JobRecord
@@ -59,6 +60,11 @@ class JobRequests:
             return []
         return [record for record in self._named(wanted, by) if record.ended]
 
+    def arrays(self, wanted: JobRequest) -> list[int]:
+        """Return the numbers of the arrays that a request names."""
+        found = (find_array(self._history.records, key, self._history.arrays, unique=True) for key in wanted.jobs)
+        return list(dict.fromkeys(each for each in found if each is not None))
+
     def again(self, record: JobRecord, wanted: JobRequest) -> Submission:
         """Return the submission of an ended job that is to run again. A deadline that has passed is left out, and so are
         dependencies on jobs that have ended."""
@@ -72,7 +78,7 @@ class JobRequests:
 
     def change(self, item: ChangeJob, state: State, now_s: float) -> JobChanged:
         """Return the event of a change. Raise if the job has ended, or if it cannot have these values."""
-        record = self._history.records[item.job]
+        record = self._history.one(item.job)
         if record.ended:
             raise ConflictError(
                 f"has ended: {record.phase}.", field="job", value=str(record.id), hint=f"rota requeue {record.id}"
@@ -91,8 +97,15 @@ class JobRequests:
         return event
 
     def _named(self, wanted: JobRequest, by: Actor | None) -> list[JobRecord]:
-        """Return the jobs that a request names. Raise ForbiddenError if the user may not change one of them."""
-        found = [find_record(self._history.records, key, unique=True) for key in wanted.jobs]
+        """Return the jobs that a request names, with all tasks of its arrays that it may concern. Raise ForbiddenError if the
+        user may not change one of them."""
+        history, found = self._history, list[JobRecord]()
+        for key in wanted.jobs:
+            array = find_array(history.records, key, history.arrays, unique=True)
+            if array is None:
+                found.append(find_record(history.records, key, unique=True, arrays=history.arrays))
+            else:
+                found += [record for record in history.tasks(array) if _may_concern(wanted.verb, record)]
         if by is not None:
             for record in found:
                 by.check_owns(record.submitted.user, f"Job {record.id}")
@@ -101,7 +114,15 @@ class JobRequests:
     def _records(self, wanted: JobRequest, by: Actor | None, state: State) -> list[JobRecord]:
         """Return the jobs that a request is about. A pattern selects only jobs that the user may change."""
         if wanted.matching is None:
-            return self._named(wanted, by)
+            named, arrays = self._named(wanted, by), set(self.arrays(wanted))
+            if not arrays:
+                return named
+            phases = self._history.phases(named, state)
+            return [
+                record
+                for record, phase in zip(named, phases, strict=True)
+                if number_of(record) not in arrays or self._concerns(wanted.verb, record, phase, state)
+            ]
         unfinished = [
             record
             for record in self._history.records.values()
@@ -116,7 +137,8 @@ class JobRequests:
         ]
 
     def _concerns(self, verb: Verb, record: JobRecord, phase: str, state: State) -> bool:
-        """Return whether a pattern selects a job for this verb: `hold` waiting jobs, `release` held ones, and so on."""
+        """Return whether a pattern or an array selects a job for this verb: `hold` waiting jobs, `release` held ones, and so
+        on."""
         held = _is_held(state, record.id)
         if verb in (Verb.RELEASE, Verb.RESUME):
             return held
@@ -180,6 +202,11 @@ def events_of(wanted: JobRequest, by: Actor | None, found: Sequence[Requested], 
         return [*limits, *(RequeueRequested(job, now_s, wanted.lose_work, name) for job in changed)]
     held = wanted.verb in (Verb.HOLD, Verb.SUSPEND)
     return [HoldRequested(job, now_s, held, name, wanted.lose_work) for job in changed]
+
+
+def _may_concern(verb: Verb, record: JobRecord) -> bool:
+    """Return whether a request about an array is about this task: not if it has ended, but failed tasks are submitted again."""
+    return not record.ended or (verb is Verb.REQUEUE and record.phase != "finished")
 
 
 def _is_held(state: State, job: int) -> bool:

@@ -1,33 +1,72 @@
 """New jobs of one turn: their numbers, their records and their events."""
 
+import threading
+from collections.abc import Sequence
+from concurrent.futures import Future
 from dataclasses import replace
+from typing import Any
 
+from rota.errors import ConflictError
+from rota.live.arrays import number_of
 from rota.live.dependencies import dependencies_of
 from rota.live.history import JobHistory
 from rota.live.job_record import JobRecord
-from rota.live.queued_requests import NewJob
+from rota.live.queued_requests import KnownJobAgain, NewArray, NewJob
+from rota.model.array_limit import ArrayLimit
+from rota.model.dependency import Dependency
 from rota.model.events import Submitted
+from rota.wire.submission import Submission
 
 
 class NewJobs:
     """The jobs that are submitted in one turn."""
 
-    def __init__(self, history: JobHistory, last: int, now_s: float) -> None:
-        """`last`: number of the latest job so far."""
-        self._history, self._last, self.now_s = history, last, now_s
+    def __init__(self, history: JobHistory, last: int, now_s: float, lock: threading.Lock) -> None:
+        """`last`: number of the latest job so far. `lock`: what readers of the history hold."""
+        self._history, self._last, self.now_s, self._lock = history, last, now_s, lock
         self.events: list[Submitted] = []
         self.numbers: dict[int, int] = {}
-        """Number of each job of this turn, by the id of its item."""
+        """Number of each job and array of this turn, by the id of its item."""
 
-    def add(self, item: NewJob) -> int:
-        """Give a job the next number, and return that."""
-        after = dependencies_of(item, self.numbers, self._history.records)
+    def take(self, item: NewJob | NewArray | KnownJobAgain, answered: "list[tuple[Future[Any], Any]]") -> None:
+        """Accept a submission. One whose key already has a job gets that job; two with one key may come in the same turn."""
+        number = item.job if isinstance(item, KnownJobAgain) else None
+        if not isinstance(item, KnownJobAgain):
+            try:
+                before = self._history.keys.find((item.tasks[0] if isinstance(item, NewArray) else item).sent)
+            except ConflictError as problem:
+                item.done.set_exception(problem)
+                return
+            number = None if before is None else number_of(self._history.records[before])
+            if number is None:
+                with self._lock:
+                    number = self.add(item)
+        assert number is not None
+        self.numbers[id(item)] = number
+        answered.append((item.done, number))
+
+    def add(self, item: NewJob | NewArray) -> int:
+        """Give a job the next number, or an array and its tasks the next ones, and return the first."""
+        first = item.tasks[0] if isinstance(item, NewArray) else item
+        after = dependencies_of(first, self.numbers, self._history)
+        if isinstance(item, NewJob):
+            return self._add(item, item.sent, after)
+        self._last = array = self._last + 1
+        for each in item.tasks:
+            assert each.sent.task is not None
+            self._add(each, replace(each.sent, task=replace(each.sent.task, array=array)), after)
+        return array
+
+    def _add(self, item: NewJob, sent: Submission, after: Sequence[Dependency]) -> int:
         self._last = job = self._last + 1
-        self.numbers[id(item)] = job
-        wanted = replace(item.wanted, after=after) if after else item.wanted
+        wanted, task = item.wanted, sent.task
+        if after:
+            wanted = replace(wanted, after=tuple(after))
+        if task is not None and task.array is not None and task.at_once is not None:
+            wanted = replace(wanted, array=ArrayLimit(task.array, task.at_once))
         self.events.append(Submitted(job, wanted, self.now_s))
         waits = [{"job": each.job, "when": str(each.when)} for each in after]
-        record = JobRecord(job, item.sent, self.now_s, last_change="submitted", after=waits)
+        record = JobRecord(job, sent, self.now_s, last_change="submitted", after=waits)
         record.park_method, record.park_reason = item.park_method, item.park_reason
         self._history.add(record)
         return job

@@ -43,8 +43,16 @@ class NewJob:
 
 
 @dataclass(frozen=True)
+class NewArray:
+    """The tasks of a new array, which are accepted in one turn or not at all."""
+
+    tasks: Sequence[NewJob]
+    done: "Future[int]"
+
+
+@dataclass(frozen=True)
 class KnownJobAgain:
-    """A job that was submitted before under the same key."""
+    """A job or an array that was submitted before under the same key."""
 
     job: int
     done: "Future[int]"
@@ -55,7 +63,7 @@ class Awaited(NamedTuple):
 
     job: int | None
     """Number of the job; None if it gets one in the same turn."""
-    item: NewJob | KnownJobAgain | None
+    item: NewJob | NewArray | KnownJobAgain | None
     """The job, if it belongs to the same request; None otherwise."""
     when: When
 
@@ -90,7 +98,7 @@ class ChangeMachines:
 class Together:
     """Submissions for one turn, and so one transaction."""
 
-    items: Sequence[NewJob | KnownJobAgain]
+    items: Sequence[NewJob | NewArray | KnownJobAgain]
 
 
 @dataclass(frozen=True)
@@ -118,13 +126,13 @@ class ChangeJob:
     done: "Future[int]"
 
 
-Item = External | Together | NewJob | KnownJobAgain | AboutJobs | ChangeJob | SetPolicy | ChangeMachines | None
+Item = External | Together | NewJob | NewArray | KnownJobAgain | AboutJobs | ChangeJob | SetPolicy | ChangeMachines | None
 """Item of the queue; None if the driver has news."""
 
 
 def one_by_one(
     items: Sequence[Item],
-) -> Iterator[External | NewJob | KnownJobAgain | AboutJobs | ChangeJob | SetPolicy | ChangeMachines | None]:
+) -> Iterator[External | NewJob | NewArray | KnownJobAgain | AboutJobs | ChangeJob | SetPolicy | ChangeMachines | None]:
     for item in items:
         if isinstance(item, Together):
             yield from item.items

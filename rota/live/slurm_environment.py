@@ -35,6 +35,7 @@ def slurm_variables(command: Launch, job: Submission, place: "GangPlace") -> dic
         "SLURM_LOCALID": "0",
         "SLURMD_NODENAME": place.node or place.host,
         "SLURM_LAUNCH_NODE_IPADDR": place.address,
+        **(job.task.slurm_variables if job.task is not None else {}),
     }
 
 

@@ -4,11 +4,13 @@ A client that got no response does not know whether its job was accepted. It sen
 and gets the existing job. The key is part of the record of the job, so it is as durable as the job, and a standby knows it too.
 """
 
+from dataclasses import replace
 from typing import Any
 
 from rota.errors import ConflictError
 from rota.live.requests import shown_spec
 from rota.wire.submission import Submission
+from rota.wire.task_array import ArrayTask
 
 
 class SubmissionKeys:
@@ -42,6 +44,7 @@ class SubmissionKeys:
         return number
 
 
-def _content(sent: Submission, number: int) -> tuple[dict[str, Any], dict[str, str]]:
+def _content(sent: Submission, number: int) -> tuple[dict[str, Any], dict[str, str], ArrayTask | None]:
     """Return what has to be equal for two submissions to be the same job, however each was stored."""
-    return shown_spec(sent, sent.spec.name or f"job-{number}"), sent.variables
+    task = None if sent.task is None else replace(sent.task, array=None)
+    return shown_spec(sent, sent.spec.name or f"job-{number}"), sent.variables, task

@@ -7,6 +7,7 @@ from functools import lru_cache
 from typing import NamedTuple
 
 from rota.errors import OptionError
+from rota.model.array_limit import ArrayLimit
 from rota.model.cluster import canonical
 from rota.model.dependency import Dependency
 from rota.model.units import MILLI, milligpus_of, width_of
@@ -129,6 +130,8 @@ class JobSpec:
     """Priority, from -1000 to 1000. Jobs of a higher priority come first under every policy."""
     after: tuple[Dependency, ...] = ()
     """Jobs that must have ended before this one starts."""
+    array: ArrayLimit | None = None
+    """Array of the job, if that limits how many of its tasks run at once; None otherwise."""
     max_run_seconds: float | None = None
     """Longest run time over all attempts, in seconds. Then the job is asked to save, and ends as failed. Time parked or suspended
     does not count; None if there is no limit."""

@@ -41,6 +41,7 @@ from rota.server.request_actor import By, actor_of
 from rota.wire.actor import Actor
 from rota.wire.job_filter import MAX_DAYS, MAX_JOBS, PAGE_JOBS, UNFINISHED, JobFilter
 from rota.wire.job_request import JobRequest
+from rota.wire.notify import check_notify
 from rota.wire.rows import (
     ActorRow,
     EventRow,
@@ -75,6 +76,7 @@ Since = Annotated[float, Query(ge=0, allow_inf_nan=False, description="Return on
 After = Annotated[int, Query(ge=0, le=_MAX_INTEGER, description="Return only jobs with a number above this.")]
 PageSize = Annotated[int, Query(ge=1, le=MAX_JOBS, description="Maximum number of jobs to return.")]
 Skip = Annotated[int, Query(ge=0, le=_MAX_INTEGER, description="Number of jobs to skip before the page.")]
+Tasks = Annotated[bool, Query(description="Return a row for each task of an array, instead of one for the array.")]
 Unique = Annotated[bool, Query(description="Refuse a name that several unfinished jobs share.")]
 Offset = Annotated[int, Query(ge=0, le=_MAX_INTEGER, description="Offset at which to start, in bytes.")]
 Limit = Annotated[int, Query(ge=1, le=MAX_PIECE_BYTES, description="Maximum number of bytes to return.")]
@@ -196,7 +198,7 @@ def _router(daemon: ServedDaemon, changes: ChangeFeed, privacy: Privacy) -> APIR
     def submit(sent: Annotated[Submission, Depends(_submission)], by: By) -> JsonAnswer:
         """Submit a job. When the response arrives, the job is in the journal. Repeating a submission with the same
         `idempotency_key` returns the existing job."""
-        check_priority(sent.spec.priority, operator=by.is_operator)
+        _check(sent, by)
         return JsonAnswer(daemon.submit(sent), HTTPStatus.CREATED)
 
     @api.get("/jobs", response_model=list[JobRow])
@@ -207,11 +209,13 @@ def _router(daemon: ServedDaemon, changes: ChangeFeed, privacy: Privacy) -> APIR
         since: Since = 0.0,
         after: After = 0,
         limit: PageSize = PAGE_JOBS,
+        tasks: Tasks = False,
         *,
         by: By,
     ) -> JsonAnswer:
         """Return a page of the unfinished jobs, or of all jobs, by number. The last page is not full."""
-        return JsonAnswer(privacy.rows(daemon.jobs(JobFilter(everything, user, phase, since, after, limit)), by))
+        wanted = JobFilter(everything, user, phase, since, after, limit, tasks=tasks)
+        return JsonAnswer(privacy.rows(daemon.jobs(wanted), by))
 
     @api.get("/page", response_model=PageRow)
     def page(
@@ -221,12 +225,13 @@ def _router(daemon: ServedDaemon, changes: ChangeFeed, privacy: Privacy) -> APIR
         since: Since = 0.0,
         skip: Skip = 0,
         limit: PageSize = PAGE_JOBS,
+        tasks: Tasks = False,
         *,
         by: By,
     ) -> JsonAnswer:
         """Return a page of jobs in the order for people, and the number of jobs: jobs with GPUs first, then waiting jobs, then
         ended jobs, the latest first."""
-        found = daemon.page(JobFilter(everything, user, phase, since, 0, limit, skip))
+        found = daemon.page(JobFilter(everything, user, phase, since, 0, limit, skip, tasks))
         return JsonAnswer(PageRow(jobs=privacy.rows(found.jobs, by), total=found.total))
 
     @api.post(
@@ -240,7 +245,7 @@ def _router(daemon: ServedDaemon, changes: ChangeFeed, privacy: Privacy) -> APIR
         """Submit several jobs, all or none. When the response arrives, they are in the journal."""
         for index, each in enumerate(sent):
             with naming(index):
-                check_priority(each.spec.priority, operator=by.is_operator)
+                _check(each, by)
         return JsonAnswer(daemon.submit_many(sent), HTTPStatus.CREATED)
 
     # A key is an id, a name or the unique beginning of one. Names may contain slashes, hence `path`; longer paths come first.
@@ -315,6 +320,12 @@ def _router(daemon: ServedDaemon, changes: ChangeFeed, privacy: Privacy) -> APIR
         return JsonAnswer(ChangeRow(number=await changes.after(seen, timeout)))
 
     return api
+
+
+def _check(sent: Submission, by: Actor) -> None:
+    """Raise if a job may not be submitted by this actor."""
+    check_priority(sent.spec.priority, operator=by.is_operator)
+    check_notify(sent.spec.notify, operator=by.is_operator, uid=sent.uid)
 
 
 async def _policy(request: Request) -> str:

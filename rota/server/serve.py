@@ -51,6 +51,7 @@ from rota.server.listeners import LOOPBACK, check_listen, listening
 from rota.server.standby import Lead, leadership, only_one
 from rota.server.tls import Certificate
 from rota.wire.address import make_token, remove_address, write_address
+from rota.wire.notify import Notify
 
 PRETEND = "4xV100"
 POLICY = "tiresias"
@@ -111,6 +112,8 @@ class ServeOptions:
     """Maximum size of a job's log, in MB."""
     keep_days: float = KEEP_DAYS
     """How long ended jobs are kept, in days; infinite for ever."""
+    notify: Notify | None = None
+    """Where events of all jobs are sent; None if nowhere."""
     mps: str | None = None
     """Pipe directory of the MPS control daemon, on every node that has one; None if jobs run without MPS."""
     ray: str | None = None
@@ -294,6 +297,7 @@ def _serve(options: ServeOptions, checked: CheckedOptions, journal: Journal, run
                 tell=say,
                 journal=journal,
                 keep_seconds=options.keep_days * DAY_SECONDS,
+                notify=options.notify,
             )
         except RotaError:
             raise

@@ -16,6 +16,7 @@ from rota.wire.job_filter import MAX_TOGETHER, PAGE_JOBS
 from rota.wire.problems import MAX_SEVERAL_BYTES
 from rota.wire.rows import (
     ActorRow,
+    ArrayRow,
     DrainRow,
     EventRow,
     GpuRow,
@@ -58,6 +59,7 @@ PASSED_ON = ("PATH", "HOME", "LANG", "VIRTUAL_ENV", "PYTHONPATH", "CONDA_PREFIX"
 Row = TypeVar(
     "Row",
     ActorRow,
+    ArrayRow,
     JobRow,
     TrialRow,
     ReasonRow,
@@ -77,6 +79,7 @@ Row = TypeVar(
 )
 _ROWS = (
     ActorRow,
+    ArrayRow,
     JobRow,
     TrialRow,
     ReasonRow,
@@ -195,16 +198,22 @@ class Client:
         since_s: float = 0.0,
         skip: int = 0,
         limit: int = PAGE_JOBS,
+        tasks: bool = False,
     ) -> PageRow:
         """Return a page of jobs in the order for people, and the number of jobs: jobs with GPUs first, then waiting jobs, then
-        ended jobs, the latest first."""
+        ended jobs, the latest first. With `tasks`, each task of an array has a row."""
         query = {"all": str(everything).lower(), "user": user, "phase": phase, "since": since_s, "skip": skip, "limit": limit}
+        query |= {"tasks": "true"} if tasks else {}
         plain = self._transport.ask("GET", "/page", query=query)
         return _row(PageRow, {**plain, "jobs": [_job(row) for row in plain["jobs"]]})
 
-    def jobs(self, everything: bool = False, *, user: str = "", phase: str = "", since_s: float = 0.0) -> list[JobRow]:
-        """Return the unfinished jobs, or all; optionally only jobs of a user, in a phase, or submitted since a Unix time."""
+    def jobs(
+        self, everything: bool = False, *, user: str = "", phase: str = "", since_s: float = 0.0, tasks: bool = False
+    ) -> list[JobRow]:
+        """Return the unfinished jobs, or all; optionally only jobs of a user, in a phase, or submitted since a Unix time. An
+        array is one row, unless `tasks`."""
         query = {"all": str(everything).lower(), "user": user, "phase": phase, "since": since_s, "limit": PAGE_JOBS}
+        query |= {"tasks": "true"} if tasks else {}
         found: list[JobRow] = []
         while True:
             after = found[-1].id if found else 0
@@ -407,7 +416,8 @@ class Client:
         seen = self.changes(0, 0.0)
         while left:
             # A few jobs are requested one by one, since the list of all jobs may be long.
-            unfinished = {row.id for row in self.jobs()} if len(left) > FEW_JOBS else set()
+            rows = self.jobs(tasks=True) if len(left) > FEW_JOBS else []
+            unfinished = {row.id for row in rows} | {row.array_id for row in rows}
             for each in [each for each in left if each not in unfinished]:
                 row = self.job(each)
                 if row.ended:
@@ -577,4 +587,6 @@ def _request_row(plain: Mapping[str, Any]) -> RequestRow:
 
 def _job(plain: Mapping[str, Any]) -> JobRow:
     row = _row(JobRow, plain)
+    if row.array is not None:
+        row = replace(row, array=_row(ArrayRow, plain["array"]))
     return row if row.trials is None else replace(row, trials=[_row(TrialRow, each) for each in plain["trials"]])

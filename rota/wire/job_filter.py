@@ -31,6 +31,8 @@ class JobFilter(NamedTuple):
     limit: int = PAGE_JOBS
     skip: int = 0
     """Number of jobs before a page in the order for people."""
+    tasks: bool = False
+    """Whether each task of an array is listed; an array is one row otherwise."""
 
     def in_phase(self, row: JobRow) -> bool:
         return self.is_phase(row.phase)

@@ -43,8 +43,20 @@ class TrialRow:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
+class ArrayRow:
+    """Tasks of an array."""
+
+    tasks: int
+    """Number of tasks."""
+    at_once: int | None = None
+    """How many tasks may run at once; None if there is no limit."""
+    phases: dict[str, int] = field(default_factory=dict)
+    """Number of tasks in each phase. Tasks that were removed after they ended are left out."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
 class JobRow:
-    """One job."""
+    """One job, or one array of jobs."""
 
     id: int
     name: str
@@ -117,6 +129,12 @@ class JobRow:
     """Complete spec, if one job was requested; None in lists. Variables have only names, because values may be secrets."""
     trials: list[TrialRow] | None = None
     """Trials of the job, the oldest first, if one job was requested; None in lists."""
+    array_id: int | None = None
+    """Number of the array to which the job belongs; None if it belongs to none."""
+    array_index: int | None = None
+    """Index of the job in its array; None if it belongs to none, or if the row is that of an array."""
+    array: ArrayRow | None = None
+    """Tasks of the array if the row is that of an array; None for a job."""
     as_of: str | None = None
     """Time of the journal's last entry if the row was read from disk because the scheduler is not running; None otherwise."""
 

@@ -9,10 +9,14 @@ from collections.abc import Callable, Mapping
 from enum import Enum, auto
 from typing import Any, NamedTuple
 
+from rota.model.job import MAX_PRIORITY
+
 NODES, TASKS, GPUS, PER_NODE, PER_TASK = "--nodes", "--ntasks", "--gpus", "--gpus-per-node", "--gpus-per-task"
 """Counts from which the number of GPUs follows. They are not fields of a spec."""
 _TIME = re.compile(r"(?:(\d+)-(\d+)(?::(\d+)(?::(\d+))?)?|(\d+)(?::(\d+)(?::(\d+))?)?)", re.ASCII)
 _NO_LIMIT = ("UNLIMITED", "INFINITE", "0")
+_WHEN = {"afterok": "ok", "afterany": "ended", "afternotok": "failed"}
+_JOB = re.compile(r"\d{1,15}(_\d{1,10})?", re.ASCII)
 _NAME = re.compile(r"[A-Za-z_]\w*", re.ASCII)
 
 
@@ -70,9 +74,35 @@ def _gres(text: str) -> Mapping[str, Any]:
 
 
 def _time(text: str) -> Mapping[str, Any]:
-    if text.upper() not in _NO_LIMIT and not _TIME.fullmatch(text):
+    """Read `MINUTES[:SECONDS]`, `HOURS:MINUTES:SECONDS` and `DAYS-HOURS[:MINUTES[:SECONDS]]`."""
+    if text.upper() in _NO_LIMIT:
+        return {}
+    found = _TIME.fullmatch(text)
+    if found is None:
         raise ValueError("is not a length of time of Slurm")
-    return {}
+    if found[1] is not None:
+        days, hours, minutes, seconds = (int(part or 0) for part in found.groups()[:4])
+    else:
+        parts = [int(part) for part in found.groups()[4:] if part is not None]
+        days, (hours, minutes, seconds) = 0, {1: (0, *parts, 0), 2: (0, *parts), 3: tuple(parts)}[len(parts)]
+    return {"max_run_time": ((days * 24 + hours) * 60 + minutes) * 60 + seconds}
+
+
+def _dependency(text: str) -> Mapping[str, Any]:
+    """Read `afterok:JOB[:JOB]`, `afterany:JOB` and `afternotok:JOB`, with commas between them."""
+    found = []
+    for part in text.split(","):
+        how, *jobs = part.split(":")
+        if how not in _WHEN or not jobs or not all(_JOB.fullmatch(job) for job in jobs):
+            raise ValueError("is not a dependency that Rota has: afterok, afterany or afternotok with jobs")
+        found += [{"job": int(job) if job.isdecimal() else job, "when": _WHEN[how]} for job in jobs]
+    return {"after": found}
+
+
+def _priority(text: str) -> Mapping[str, Any]:
+    if not re.fullmatch(r"-?\d+", text, re.ASCII) or abs(int(text)) > MAX_PRIORITY:
+        raise ValueError(f"is not a priority of Rota, from -{MAX_PRIORITY} to {MAX_PRIORITY}")
+    return {"priority": int(text)}
 
 
 def _export(text: str) -> Mapping[str, Any]:
@@ -116,13 +146,13 @@ DIRECTIVES = (
     Directive(("export",), _export),
     Directive(("signal",), _signal),
     Directive(("requeue",), lambda _: {}, takes=Takes.NOTHING),
-    Directive(("time", "t"), _time, "Rota does not limit how long a job runs"),
-    Directive(("time-min",), _time, "Rota does not limit how long a job runs"),
-    Directive(("priority",), ignored="the policy of the scheduler decides the order"),
+    Directive(("time", "t"), _time),
+    Directive(("dependency", "d"), _dependency),
+    Directive(("array", "a"), _field("array")),
+    Directive(("priority",), _priority),
+    Directive(("time-min",), ignored="Rota does not shorten the time limit of a job"),
     Directive(("nice",), ignored="the policy of the scheduler decides the order", takes=Takes.MAYBE),
-    Directive(("dependency", "d"), refused="jobs do not depend on each other in Rota", hint="rota wait JOB && rota submit ..."),
-    Directive(("array", "a"), refused="Rota has no job arrays", hint="rota submit in a loop"),
-    Directive(("hold", "H"), refused="Rota does not hold jobs", hint="submit the job later", takes=Takes.NOTHING),
+    Directive(("hold", "H"), refused="Rota holds only submitted jobs", hint="rota hold JOB afterwards", takes=Takes.NOTHING),
     Directive(("begin", "b"), refused="Rota does not start jobs at a time", hint="submit the job later"),
     Directive(("output", "o"), ignored=_LOGS),
     Directive(("error", "e"), ignored=_LOGS),
@@ -162,7 +192,7 @@ DIRECTIVES = (
     Directive(("propagate",), ignored="a job has the limits of the scheduler", takes=Takes.MAYBE),
     Directive(("overcommit", "O"), ignored=START_TASKS, takes=Takes.NOTHING),
     Directive(("no-kill", "k"), ignored="Rota runs the job again if a node is lost", takes=Takes.MAYBE),
-    Directive(("kill-on-invalid-dep",), ignored="jobs do not depend on each other in Rota"),
+    Directive(("kill-on-invalid-dep",), ignored="Rota cancels a job that can never start"),
     Directive(("quiet", "Q"), ignored="rota submit has -o json", takes=Takes.NOTHING),
     Directive(("verbose", "v"), ignored="the details are in rota show", takes=Takes.NOTHING),
     Directive(("parsable",), ignored="rota submit has -o json", takes=Takes.NOTHING),

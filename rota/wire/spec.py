@@ -16,6 +16,7 @@ from pydantic import (
     ConfigDict,
     Field,
     ValidationError,
+    ValidationInfo,
     WithJsonSchema,
     field_validator,
     model_validator,
@@ -28,6 +29,11 @@ from rota.model.cluster import ACCELERATOR, canonical
 from rota.model.dependency import When
 from rota.model.job import MAX_PRIORITY
 from rota.model.units import MILLI, milligpus_of
+from rota.wire.job_filter import MAX_TOGETHER
+from rota.wire.notify import Notify
+from rota.wire.set_by_rota import SET_BY_ROTA
+from rota.wire.spec_examples import EXAMPLES
+from rota.wire.task_array import TaskArray, Value, tasks_in, values_of
 
 _ENV_NAME = re.compile(r"[A-Za-z_][A-Za-z0-9_]*", re.ASCII)
 _TENANT = re.compile(r"[\w.-]+(/[\w.-]+)*")
@@ -45,44 +51,6 @@ MAX_TYPES = 64
 MAX_AFTER = 1000
 _DEADLINES_S = 0.0, 253370764800.0
 """Range of deadlines as Unix times: the years 1970 to 9998."""
-
-
-SET_BY_ROTA = (
-    *("CUDA_DEVICE_ORDER", "CUDA_VISIBLE_DEVICES", "LOCAL_RANK", "MASTER_ADDR", "MASTER_PORT", "NNODES", "NODE_RANK", "RANK"),
-    *("ROTA_BATCH_SIZE", "ROTA_CHECKPOINT_DIR", "ROTA_FROM_STEP", "ROTA_GPUS", "ROTA_HOST", "ROTA_ATTEMPT", "ROTA_INCARNATION"),
-    *("ROTA_JOB_ID", "ROTA_JOB_KEY", "ROTA_JOB_NAME", "ROTA_LIFE", "ROTA_NODE", "ROTA_NODE_GPUS", "ROTA_PARK"),
-    *("ROTA_CPUS", "ROTA_CPU_WEIGHT", "ROTA_MEMORY_GIB"),
-    *("ROTA_PARK_LIBRARY", "ROTA_RESTARTS", "ROTA_RUN_DIR", "WORLD_SIZE"),
-)
-"""Variables that Rota sets for a job. A spec that sets one is refused, since its value would have no effect."""
-
-EXAMPLES: Mapping[str, str] = {
-    "run": "run: python train.py",
-    "name": "name: resnet-50",
-    "gpus": "gpus: 2, gpus: 0.5 or gpus: {min: 1, max: 4}",
-    "accelerators": "accelerators: [A100, V100]",
-    "steps": "steps: 10000",
-    "progress": r"progress: 'step (\d+)/(\d+)', or progress: session",
-    "checkpoint": "checkpoint: {dir: checkpoints, grace: 60s}",
-    "park": "park: false",
-    "preemptible": "preemptible: true",
-    "gpu_memory": "gpu_memory: 12 GiB",
-    "cpus": "cpus: 8",
-    "memory": "memory: 64 GiB",
-    "profile": "profile: resnet50/bs64",
-    "weight": "weight: 2",
-    "priority": "priority: 10",
-    "tenant": "tenant: vision/pretraining",
-    "deadline": "deadline: 2030-12-01T09:00",
-    "after": "after: [412], or after: [{job: 412, when: ended}]",
-    "max_run_time": "max_run_time: 12h",
-    "batch": "batch: {size: 64, min: 32, max: 256}",
-    "retries": "retries: 3",
-    "workdir": "workdir: /srv/train",
-    "env": "env: {EPOCHS: 90, HF_TOKEN: }",
-    "compat": "compat: slurm",
-}
-"""Field -> a correct line of a spec."""
 
 
 def _duration(value: Any) -> Any:
@@ -338,6 +306,20 @@ class Spec(_Strict):
         default_factory=dict,
         description="Environment variables. A variable without a value is passed on from the submitting process.",
     )
+    sweep: dict[str, Any] = Field(
+        default_factory=dict,
+        max_length=20,
+        description="Parameters with lists of values, or ranges such as 0..4. Each combination is a job, which gets its values "
+        "as environment variables.",
+    )
+    array: TaskArray | None = Field(
+        None,
+        description="Job array: one job for each index, such as 0-99; or 0-99%8, of which 8 run at once. With `sweep`, only "
+        "`at_once`, or %8.",
+    )
+    notify: Notify | None = Field(
+        None, description="Notification of what happens to the job: a URL that gets a POST, or a command of an operator."
+    )
     compat: Literal["slurm"] | None = Field(
         None, description="`slurm`: the job gets Slurm's variables too, such as SLURM_JOB_ID. Default: only Rota's."
     )
@@ -466,6 +448,30 @@ class Spec(_Strict):
                 raise ValueError(f"{name} is set by Rota; leave it out")
         return value
 
+    @field_validator("sweep")
+    @classmethod
+    def _parameters(cls, value: dict[str, Any], info: ValidationInfo) -> dict[str, list[Value]]:
+        found: dict[str, list[Value]] = {}
+        for name, given in value.items():
+            if not _ENV_NAME.fullmatch(name):
+                raise ValueError(f"{name!r} cannot be an environment variable")
+            if name in SET_BY_ROTA or name in info.data.get("env", ()):
+                raise ValueError(f"{name} is set by {'Rota' if name in SET_BY_ROTA else 'env'} too")
+            try:
+                found[name] = values_of(given)
+            except ValueError as problem:
+                raise ValueError(f"{name} {problem}") from None
+        if tasks_in(found) > MAX_TOGETHER:
+            raise ValueError(f"has more than {MAX_TOGETHER:,} tasks")
+        return found
+
+    @field_validator("array")
+    @classmethod
+    def _counted(cls, value: TaskArray | None, info: ValidationInfo) -> TaskArray | None:
+        if value is not None and (value.indices is None) == (not info.data.get("sweep")):
+            raise ValueError("needs indices" if value.indices is None else "has indices, and sweep gives its tasks already")
+        return value
+
 
 def read_spec(path: Path | str) -> Spec:
     """Read a spec from a YAML file. Raise SpecError, which names line, field and value, if it is wrong."""
@@ -506,6 +512,8 @@ def decode_spec(plain: Mapping[str, Any]) -> Spec:
             found[name] = part.model_construct(**found[name])
     if found.get("after"):
         found["after"] = [After.model_validate(each) if isinstance(each, dict) else each for each in found["after"]]
+    if isinstance(found.get("notify"), dict):
+        found["notify"] = Notify.model_validate(found["notify"])
     if found.get("deadline") is not None:
         found["deadline"] = datetime.fromisoformat(found["deadline"])
     return Spec.model_construct(**found)
@@ -562,5 +570,12 @@ def located(root: TreeEntry, faults: Iterable[Any]) -> SpecError:
 
 def _fields(way: tuple[Any, ...]) -> list[str]:
     """Return the field names that are allowed at this place."""
-    inner: dict[str, type[BaseModel]] = {"checkpoint": Checkpoint, "batch": Batch, "gpus": Range, "after": After}
+    inner: dict[str, type[BaseModel]] = {
+        "checkpoint": Checkpoint,
+        "batch": Batch,
+        "gpus": Range,
+        "after": After,
+        "array": TaskArray,
+        "notify": Notify,
+    }
     return list((inner.get(str(way[0]), Spec) if way else Spec).model_fields)

@@ -2,12 +2,13 @@
 
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
-from dataclasses import dataclass
+from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import Any
 
 from rota.errors import ConflictError, ForbiddenError, InputError, JournalError, OptionError, RotaError, SpecError
 from rota.wire.spec import Spec, decode_spec, encode_spec, latest_deadline
+from rota.wire.task_array import ArrayTask
 
 URL_MARK = "://"
 """Part of a place for checkpoints that is the URL of a store, and not a folder."""
@@ -27,6 +28,8 @@ class Submission:
     """Key chosen by the client; None if there is none. Submissions of a user with the same key are the same job."""
     uid: int | None = None
     """Unix user as whom the job runs; None for the scheduler's own. The scheduler sets this, and never the client."""
+    task: ArrayTask | None = None
+    """Task of an array that the job is; None if it is none."""
 
     @property
     def folder(self) -> str:
@@ -57,7 +60,9 @@ class Submission:
 
 def encode_submission(sent: Submission) -> dict[str, Any]:
     """Return a submission as homes store it."""
-    own = {} if sent.uid is None else {"uid": sent.uid}
+    own: dict[str, Any] = {} if sent.uid is None else {"uid": sent.uid}
+    if sent.task is not None:
+        own["task"] = asdict(sent.task)
     return {
         "spec": encode_spec(sent.spec),
         "user": sent.user,
@@ -74,7 +79,8 @@ def decode_submission(plain: Mapping[str, Any]) -> Submission:
     try:
         spec = decode_spec(plain["spec"] if "spec" in plain else _spec_of_0_1(plain))
         key = plain.get("idempotency_key") or None
-        return Submission(spec, plain["user"], plain["workdir"], plain["env"], key, plain.get("uid"))
+        task = None if plain.get("task") is None else ArrayTask(**plain["task"])
+        return Submission(spec, plain["user"], plain["workdir"], plain["env"], key, plain.get("uid"), task)
     except KeyError as missing:
         hint = "use the Rota that wrote it, or another --home"
         name = plain.get("spec", plain).get("name", "")

@@ -40,11 +40,9 @@ CONFIGURATION = "configuration"
 """Page whose example is no file for `rota check`."""
 
 MISSING = {
-    "no job arrays or notifications": {"array", "arrays", "notify"},
     "does not start containers, copy data or rent machines": {"container", "containers", "image", "sync", "launch", "cloud"},
     "licences are not resources": {"licences"},
     "Rota does not run on Kubernetes": {"kubernetes", "k8s", "kubeconfig"},
-    "Job arrays and notifications have no fields": {"array", "arrays", "notify"},
 }  # fmt: skip
 """What a page calls missing -> fields, commands and flags that would make it untrue."""
 

@@ -45,3 +45,21 @@ def test_a_scheduler_that_is_killed_takes_each_job_once(tmp_path: Path) -> None:
         for row in rows.values():
             place.client().cancel(row.id)
         until(lambda: all(row.ended for row in place.rows().values()), "all are cancelled")
+
+
+def test_a_scheduler_that_is_killed_takes_an_array_whole_or_not_at_all(tmp_path: Path) -> None:
+    with site(tmp_path, pretend="1xV100", policy="fifo") as place:
+        place.client().submit(["sleep", "600"], name="first")
+        for number in range(6):
+            with ThreadPoolExecutor(1) as pool:
+                asked = pool.submit(rota.connect(place.home).submit, "true", name=f"a{number}", key=f"k{number}", array="1-2000")
+                threading.Event().wait(0.03 * number)
+                place.kill()
+                place.up()
+                job = asked.result(timeout=PATIENCE)  # sent again with its key
+            found = place.client().jobs(tasks=True)
+            assert [row.array_index for row in found if row.array_id == job.id] == list(range(1, 2001))
+            assert sum(row.name.startswith(f"a{number}[") for row in found) == 2000
+        for row in place.client().jobs():
+            place.client().cancel(row.id)
+        until(lambda: all(row.ended for row in place.rows().values()), "all are cancelled")

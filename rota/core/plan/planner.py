@@ -13,6 +13,7 @@ from rota.core.plan.limited_fill import grant_within_limits, reclaimed_by, take_
 from rota.core.plan.move import PlanMoves, move
 from rota.core.plan.pinned import resume_in_place, unsaved, unsaved_and_moved
 from rota.core.plan.placements import changes
+from rota.core.plan.quotas import limits_arrays
 from rota.core.plan.tactic import act
 from rota.core.settings import Settings
 from rota.core.state.state import State
@@ -61,7 +62,7 @@ def _draw_up(draft: Draft) -> Plan:
     for tactic in tactics.ordering:
         act(tactic, "order", draft)
     # 2. Each job is granted its first option that still has room.
-    if state.tenants.tenants is None:
+    if state.tenants.tenants is None and ("array_limit" not in state.jobs.table.in_use or not limits_arrays(state)):
         draft.places = Places(grant(draft.candidates, draft.table, draft.capacity))
     else:
         draft.places = Places(grant_within_limits(draft))

@@ -1,7 +1,7 @@
 """Quotas: groups of jobs with a limit, in GPUs or in running jobs, and what is left of each limit while a plan is made.
 
-A job may be in several groups, and takes from all of them. What sets limits adds its groups in `limits_of`: tenants and their
-users today. The planner calls it once for each plan, and only if there are tenants.
+A job may be in several groups, and takes from all of them. What sets limits adds its groups in `limits_of`: tenants, their users,
+and arrays. The planner calls it once for each plan, and only if there are tenants or arrays with a limit.
 """
 
 from collections.abc import Hashable, Iterator, Sequence
@@ -10,6 +10,7 @@ import numpy as np
 
 from rota.core.state.state import State
 from rota.core.state.tenant_accounts import TenantAccounts
+from rota.model.array_limit import ArrayLimit
 from rota.model.tenants import lineage
 from rota.model.units import MILLI, Floats, Ints
 
@@ -54,11 +55,15 @@ class Limits:
 
     def fits(self, job: int, milligpus: int, before: int = 0) -> bool:
         """Whether a job may have these GPUs instead of those that it has taken before."""
+        return self.reached(job, milligpus, before) is None
+
+    def reached(self, job: int, milligpus: int, before: int = 0) -> int | None:
+        """Return the first group that has no room for these GPUs; None if all have."""
         for group in self._groups.get(job, NO_GROUPS):
             more = (0 if before else 1) if self._counts_jobs[group] else milligpus - before
             if more > self._left[group] and more > 0:
-                return False
-        return True
+                return group
+        return None
 
     def take(self, job: int, milligpus: int) -> None:
         """Let a job take GPUs."""
@@ -81,20 +86,47 @@ class Limits:
 def limits_of(state: State, rows: Ints) -> Limits | None:
     """Return the limits of the jobs in these rows, and of all jobs that have GPUs by the plan in force, with nothing taken. None:
     no group is limited."""
-    accounts = state.tenants
-    if accounts.tenants is None or not (accounts.tenants.caps or accounts.tenants.user_caps):
+    tenants = state.tenants.tenants
+    has_caps, has_arrays = tenants is not None and bool(tenants.caps or tenants.user_caps), limits_arrays(state)
+    if not has_caps and not has_arrays:
         return None
     limits = Limits()
-    by_owner: dict[int, tuple[int, ...]] = {}
-    table = state.jobs.table
     held = np.fromiter((state.jobs.row[job] for job in state.jobs.desired), dtype=np.int64, count=len(state.jobs.desired))
     here = np.union1d(rows, held)
-    for job, owner in zip(table.id[here].tolist(), table.owner[here].tolist(), strict=True):
+    if has_caps:
+        _join_tenants(state, limits, here)
+    if has_arrays:
+        _join_arrays(state, limits, here)
+    return limits
+
+
+def limits_arrays(state: State) -> bool:
+    """Return whether a job that has not ended belongs to an array that limits its running tasks."""
+    table = state.jobs.table
+    return "array_limit" in table.in_use and bool((table.array_limit[: table.size][table.id[: table.size] >= 0] > 0).any())
+
+
+def _join_arrays(state: State, limits: Limits, rows: Ints) -> None:
+    """Put the tasks of arrays with a limit into the groups of their arrays."""
+    table = state.jobs.table
+    mine = rows[table.array_limit[rows] > 0]
+    columns = (table.id[mine].tolist(), table.array[mine].tolist(), table.array_limit[mine].tolist())
+    groups: dict[int, int] = {}
+    for job, array, most in zip(*columns, strict=True):
+        if array not in groups:
+            groups[array] = limits.group(ArrayLimit(array, most), most, counts_jobs=True)
+        limits.join(job, (groups[array],))
+
+
+def _join_tenants(state: State, limits: Limits, rows: Ints) -> None:
+    """Put jobs into the groups of their tenants and users."""
+    accounts, table = state.tenants, state.jobs.table
+    by_owner: dict[int, tuple[int, ...]] = {}
+    for job, owner in zip(table.id[rows].tolist(), table.owner[rows].tolist(), strict=True):
         groups = by_owner.get(owner)
         if groups is None:
             groups = by_owner[owner] = tuple(limits.group(*each) for each in _tenant_groups(accounts, owner))
         limits.join(job, groups)
-    return limits
 
 
 def _tenant_groups(accounts: TenantAccounts, owner: int) -> Iterator[tuple[Hashable, float]]:

@@ -76,6 +76,10 @@ class JobTable(JobColumns):
     """Whether the job may be suspended: it saves its state as far as is known, or its spec says `preemptible`."""
     priority: Ints = declare(np.int16, rare=True)
     """Priority. Jobs of a higher one come first."""
+    array: Ints = declare(np.int64, NO_JOB, rare=True)
+    """Number of the job's array, if that limits how many of its tasks run at once; -1 otherwise."""
+    array_limit: Ints = declare(np.int32, rare=True)
+    """How many tasks of that array may run at once; 0 if there is no limit."""
     max_run_seconds: Floats = declare(np.float64, FOREVER, rare=True)
     """Longest run time, in seconds; infinite if the job has no limit."""
     keeps_work: Bools = declare(np.bool_, rare=True)

@@ -244,6 +244,8 @@ class State:
             table.own("saves")[row] = False
         if spec.priority:
             table.own("priority")[row] = spec.priority
+        if spec.array is not None:
+            table.own("array")[row], table.own("array_limit")[row] = spec.array.array, spec.array.at_once
         if spec.max_run_seconds is not None:
             table.own("max_run_seconds")[row] = spec.max_run_seconds
         if spec.resident_gib:

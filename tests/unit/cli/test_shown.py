@@ -46,6 +46,6 @@ def test_root_is_called_by_name(served: Served, rota: Rota, monkeypatch: pytest.
 def test_a_csv_without_jobs_has_its_header(served: Served, rota: Rota) -> None:
     empty = rota("jobs", "-o", "csv")[1]
     heads = next(csv.reader(io.StringIO(empty)))
-    assert empty.count("\n") == 1 and set(heads) == {each.name for each in fields(JobRow)} - {"spec", "trials"}
+    assert empty.count("\n") == 1 and set(heads) == {each.name for each in fields(JobRow)} - {"array", "spec", "trials"}
     Client(served.url, served.token).submit("x", name="resnet")
     assert next(csv.reader(io.StringIO(rota("jobs", "-o", "csv")[1]))) == heads

@@ -8,7 +8,7 @@ import pytest
 
 from rota.cli.main import COMMANDS
 from rota.wire.client import PASSED_ON
-from rota.wire.spec import SET_BY_ROTA
+from rota.wire.set_by_rota import SET_BY_ROTA
 from tests.unit.cli.conftest import Rota
 from tests.unit.server.standin import Served
 
@@ -73,9 +73,9 @@ def test_a_script_with_directives_and_arguments(served: Served, rota: Rota) -> N
     assert spec.run == ["bash", "train.sh", "90", "--lr", "0.1"] and (spec.gpus, spec.weight) == (2, 2)
     code, out, err = rota("submit", "train.sh", "-o", "json")
     assert json.loads(out)["gpus"] == 4 and "note: " in err
-    Path("train.sh").write_text("#SBATCH --array=0-9\n")
+    Path("train.sh").write_text("#SBATCH --begin=now\n")
     code, out, err = rota("submit", "train.sh")
-    assert (code, out) == (2, "") and err.startswith("train.sh:1  --array: '0-9' — cannot be honoured") and "Try: " in err
+    assert (code, out) == (2, "") and err.startswith("train.sh:1  --begin: 'now' — cannot be honoured") and "Try: " in err
     Path("train.sh").write_text("#\n#SBATCH --gpus=99\n")
     assert "train.sh:2  gpus: 99 — UNSATISFIABLE" in rota("submit", "train.sh")[2]
     assert len(served.daemon.rows) == 2

@@ -4,7 +4,8 @@ import numpy as np
 
 from rota.live.job_environment import GangPlace, job_environment, size_variables
 from rota.model.commands import Launch, Resize
-from rota.wire.spec import SET_BY_ROTA, Spec
+from rota.wire.set_by_rota import SET_BY_ROTA
+from rota.wire.spec import Spec
 from rota.wire.submission import Submission
 
 

@@ -63,6 +63,33 @@ def test_an_option_that_sets_a_field(write: Any, line: str, expected: dict[str, 
     assert fields(write(f"#SBATCH {line}")) == expected
 
 
+def test_a_time_in_each_format_of_slurm(write: Any) -> None:
+    found = {text: fields(write(f"#SBATCH -t {text}")).get("max_run_time") for text in TIMES}
+    assert found == TIMES
+
+
+TIMES = {
+    "90": 5400,
+    "90:30": 5430,
+    "2:30:15": 9015,
+    "1-12": 129600,
+    "1-12:30": 131400,
+    "1-12:30:01": 131401,
+    "UNLIMITED": None,
+    "0": None,
+}
+
+
+def test_arrays_dependencies_and_priorities(write: Any) -> None:
+    found = fields(write("#SBATCH --array=0-9%2 -d afterok:3:4_7,afterany:5", "#SBATCH --priority=-5"))
+    after = [{"job": 3, "when": "ok"}, {"job": "4_7", "when": "ok"}, {"job": 5, "when": "ended"}]
+    assert found == {"array": "0-9%2", "after": after, "priority": -5}
+    spec = spec_from(read_script(write("#SBATCH --array=0-9%2 -d afternotok:3")).root)
+    assert (spec.array.indices, spec.array.at_once, str(spec.awaited[0].when)) == ("0-9", 2, "failed")
+    with pytest.raises(SpecError, match=r"train.sh:2  array: '9-0' — '9-0' is not a range upwards"):
+        spec_from(read_script(write("#SBATCH --array=9-0")).root)
+
+
 def test_a_name_with_blanks_and_the_last_line_that_counts(write: Any) -> None:
     root = read_script(write("#SBATCH --job-name 'big net' # don't", "", "#SBATCH -J net2")).root
     assert root.plain()["name"] == "net2"
@@ -90,9 +117,9 @@ def test_our_own_lines_win_and_know_their_lines(write: Any) -> None:
 
 
 def test_an_option_without_effect_is_noted_with_the_reason(write: Any) -> None:
-    script = read_script(write("#SBATCH -t 1-00:00:00 --mem=8G", "#SBATCH --nodes=2 --ntasks=1 -o out/%j", "#SBATCH -n 4"))
+    script = read_script(write("#SBATCH --qos=high --mem=8G", "#SBATCH --nodes=2 --ntasks=1 -o out/%j", "#SBATCH -n 4"))
     assert script.notes == (
-        "train.sh:2  -t: ignored. Rota does not limit how long a job runs.",
+        "train.sh:2  --qos: ignored. The policy of the scheduler decides the order.",
         "train.sh:2  --mem: ignored. Rota does not limit host memory.",
         "train.sh:3  -o: ignored. The output is in rota logs.",
         "train.sh:4  -n: ignored. Srun starts tasks, and Rota runs the script once on each node; start more processes with "
@@ -102,10 +129,12 @@ def test_an_option_without_effect_is_noted_with_the_reason(write: Any) -> None:
 
 
 WRONG = [
-    ("--dependency=afterok:3", "train.sh:2  --dependency: 'afterok:3' — cannot be honoured: jobs do not depend on each other"),
+    ("--dependency=after:3", "train.sh:2  --dependency: 'after:3' — is not a dependency that Rota has"),
+    ("--dependency=afterok:3?afterok:4", "is not a dependency that Rota has"),
+    ("--priority=TOP", "--priority: 'TOP' — is not a priority of Rota, from -1000 to 1000."),
     (
-        "-a 0-9 --gpus=1 --hold",
-        "train.sh:2  -a: '0-9' — cannot be honoured: Rota has no job arrays. Also refused: --hold (line 2).",
+        "-b now --gpus=1 --hold",
+        "train.sh:2  -b: 'now' — cannot be honoured: Rota does not start jobs at a time. Also refused: --hold (line 2).",
     ),
     ("--constraint=ib", "--constraint: 'ib' — cannot be honoured"),
     ("--signal=USR1@60", "--signal: 'USR1@60' — is not SIGTERM"),

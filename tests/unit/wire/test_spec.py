@@ -7,7 +7,8 @@ import pytest
 from pydantic import ValidationError
 
 from rota.errors import SpecError
-from rota.wire.spec import EXAMPLES, Batch, Range, Spec, read_spec, schema
+from rota.wire.spec import Batch, Range, Spec, read_spec, schema
+from rota.wire.spec_examples import EXAMPLES
 
 GOOD = r"""name: resnet50-bs64
 run: torchrun train.py --data /data/imagenet
@@ -101,10 +102,10 @@ def test_elastic(tmp_path: Path) -> None:
         ("2026-12-01T09:00", "5", 11, "Write a date"),
         ("dir: ckpt", "dir: ../../etc", 7, "not below the working directory"),
         ("dir: ckpt", "dir: /etc", 7, "not below the working directory"),
-        ("workdir: .", "sweep: {lr: [1, 2]}", 14, "unknown field 'sweep'"),
+        ("workdir: .", "swep: {lr: [1, 2]}", 14, "unknown field 'swep'"),
         ("workdir: .", "after: [yes]", 14, "true or false"),
         ("workdir: .", "max_run_time: soon", 14, "not a length of time"),
-        ("workdir: .", "notify: {run: x}", 14, "unknown field 'notify'"),
+        ("workdir: .", "notfy: {run: x}", 14, "unknown field 'notfy'"),
     ],
 )
 def test_mistakes_say_where(tmp_path: Path, old: str, new: str, line: int, words: str) -> None:

@@ -72,6 +72,9 @@ def test_what_later_versions_added_is_read() -> None:
         "retries": 0,
         "workdir": "/home/ana",
         "env": ["PATH"],
+        "sweep": {},
+        "array": None,
+        "notify": None,
         "compat": None,
     }
     assert sent.idempotency_key == "k" and stored(sent) == sent

@@ -1,4 +1,4 @@
-"""Explain waits that come from tenants: a cap that is reached, and borrowed GPUs that went back."""
+"""Explain waits that come from quotas: a cap or an array's limit that is reached, and borrowed GPUs that went back."""
 
 from collections.abc import Mapping
 
@@ -6,13 +6,14 @@ import numpy as np
 
 from rota.core.plan.quotas import Limits, taken_limits
 from rota.core.state.state import State
+from rota.model.array_limit import ArrayLimit
 from rota.model.counted import counted
 from rota.model.reasons import Explanation, Reason
 from rota.model.units import MILLI, Ints
 
 
-def mark_tenant_reasons(state: State, codes: Ints) -> None:
-    """Set the codes of jobs that wait for their tenant: a group of theirs is at its limit, or their GPUs went back."""
+def mark_quota_reasons(state: State, codes: Ints) -> None:
+    """Set the codes of jobs that wait for a quota: a group of theirs is at its limit, or their GPUs went back."""
     table, size = state.jobs.table, state.jobs.table.size
     gone = table.reclaimed_for[:size]
     for row in ((gone >= 0) & (table.option[:size] < 0)).nonzero()[0].tolist():
@@ -29,13 +30,24 @@ def mark_tenant_reasons(state: State, codes: Ints) -> None:
 
 
 def describe_over_quota(state: State, job: int) -> Explanation:
-    """State which cap is reached, and who has how much of it."""
+    """State which limit is reached, and who has how much of it."""
     limits = taken_limits(state)
     assert limits is not None
     row = state.jobs.row[job]
     needs = int(state.beliefs.options.kind_need[state.jobs.table.kind[row]].min())
-    group = next(each for each in limits.groups_of(job) if needs > limits.left(each))
+    group = limits.reached(job, needs)
+    assert group is not None
+    if isinstance(limits.names[group], ArrayLimit):
+        return _at_array_limit(state, limits, group)
     return _at_limit(state, limits, job, group, needs / MILLI)
+
+
+def _at_array_limit(state: State, limits: Limits, group: int) -> Explanation:
+    limit = limits.names[group]
+    assert isinstance(limit, ArrayLimit)
+    jobs = sorted(job for job in state.jobs.desired if group in limits.groups_of(job))
+    sentence = f"Its array {limit.array} runs at most {counted(limit.at_once, 'task')} at once, and {len(jobs)} have GPUs."
+    return Explanation(Reason.OVER_QUOTA, sentence, {"array": limit.array, "at_once": limit.at_once, "jobs": jobs})
 
 
 def _at_limit(state: State, limits: Limits, job: int, group: int, needs: float) -> Explanation:
