@@ -327,7 +327,7 @@ def _owner_of(request: Request) -> OwnerOf:
 
 
 async def _submission(request: Request) -> Submission:
-    return read_submission(await request.body(), _owner_of(request))
+    return await to_thread.run_sync(read_submission, await request.body(), _owner_of(request))
 
 
 async def _submissions(request: Request) -> list[Submission]:
