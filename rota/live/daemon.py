@@ -424,41 +424,52 @@ class Daemon:
 
     # Requests ----------------------------------------------------------------------------------------------------
 
-    def submit(self, sent: Submission) -> JobRow:
+    def submit(self, sent: Submission, by: Actor | None = None) -> JobRow:
         """Submit a job, which is durable when this returns. Raise if it can never run here. A submission that is repeated with
         the same key is one job."""
-        item = self._request(sent)
+        item = self._request(sent, names_of=None if by is None else by.names_of)
         self._items.put(item)
         return self.job(str(self._answer(item.done)))
 
-    def submit_many(self, submissions: Sequence[Submission]) -> list[TakenRow]:
+    def submit_many(self, submissions: Sequence[Submission], by: Actor | None = None) -> list[TakenRow]:
         """Submit all of these jobs or none. They are durable, in one transaction, when this returns. An error names the first job
         that is refused. A job whose key is known is not submitted again."""
         items, possible, earlier = [], set[Kind](), list[Earlier]()
+        names_of = None if by is None else by.names_of
         for index, each in enumerate(submissions):
             with naming(index):
-                items.append(self._request(each, possible, earlier))
+                items.append(self._request(each, possible, earlier, names_of))
                 earlier.append(Earlier(each.spec.name, items[-1]))
         self._items.put(Together(items))
         taken = [self._answer(item.done) for item in items]
         return [TakenRow(id=job, name=self.history.records[job].name) for job in taken]
 
     def _request(
-        self, sent: Submission, possible: set[Kind] | None = None, earlier: Sequence[Earlier] = ()
+        self,
+        sent: Submission,
+        possible: set[Kind] | None = None,
+        earlier: Sequence[Earlier] = (),
+        names_of: str | None = None,
     ) -> NewJob | KnownJobAgain:
         """Return the request for a submission. `possible`: kinds of jobs that can run here, which are not checked again;
-        `earlier`: jobs of the same request."""
+        `earlier`: jobs of the same request; `names_of`: the user among whose jobs names are looked up; None for all users."""
         before = self.history.keys.find(sent)
         if before is not None:  # even if no new job can be accepted now
             return KnownJobAgain(before, Future())
         self._journal_writer.check_room()
-        return self._prepared(sent, possible, earlier)
+        return self._prepared(sent, possible, earlier, names_of)
 
-    def _prepared(self, sent: Submission, possible: set[Kind] | None = None, earlier: Sequence[Earlier] = ()) -> NewJob:
+    def _prepared(
+        self,
+        sent: Submission,
+        possible: set[Kind] | None = None,
+        earlier: Sequence[Earlier] = (),
+        names_of: str | None = None,
+    ) -> NewJob:
         state, now = self.scheduler.state, self.clock()
         wanted, way, why = accepted(sent, self.driver, state, now, pretend=self.setup.pretend, possible=possible)
         with self._lock:
-            after = find_awaited(sent.spec, self.history.records, earlier)
+            after = find_awaited(sent.spec, self.history.records, earlier, names_of)
         return NewJob(sent, wanted, way, why, Future(), after)
 
     def _answer(self, done: "Future[T]") -> T:
@@ -527,14 +538,11 @@ class Daemon:
             return page_of(self.history, self.scheduler.state, self.driver.running(), self.clock(), wanted)
 
     def job(self, key: str, unique: bool = False, user: str | None = None) -> JobRow:
-        """Return a job. `user`: the user among whose jobs the key is looked up; None for all users."""
+        """Return a job. `user`: the user among whose jobs a name is looked up; None for all users."""
         with self._lock:
-            records = self.history.records
-            if user is not None:
-                records = {job: record for job, record in records.items() if record.submitted.user == user}
-            record = find_record(records, key, unique=unique)
+            record = find_record(self.history.records, key, unique=unique, names_of=user)
             row = self.history.rows([record], self.scheduler.state, self.driver.running(), self.clock())[0]
-            trials = trials_of(self.scheduler.state, record.id, self.history.records)
+            trials = trials_of(self.scheduler.state, record.id, self.history.records, user)
             return replace(row, spec={**shown_spec(record.current, record.name), "after": record.after}, trials=trials)
 
     def why(self, job: int) -> WhyRow:
@@ -544,10 +552,10 @@ class Daemon:
         named = [replace(each, sentence=f"{each.sentence} {late}") if each.code == STARTING else each for each in found.reasons]
         return replace(found, reasons=named) if late else found
 
-    def events(self, job: int) -> list[EventRow]:
-        """Return the events of a job, the oldest first."""
+    def events(self, job: int, user: str | None = None) -> list[EventRow]:
+        """Return the events of a job, the oldest first. `user`: the user whose jobs are named; None for all users."""
         with open_past(self.home, self._words) as journal:
-            return event_rows(journal, self.history.records[job])
+            return event_rows(journal, self.history.records[job], user)
 
     def report(self, by: str, days: int) -> UsageReportRow:
         """Return the usage of the last days in UTC, today included, by user, tenant, type or day."""

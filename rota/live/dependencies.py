@@ -22,14 +22,18 @@ class Earlier(NamedTuple):
     item: NewJob | KnownJobAgain
 
 
-def find_awaited(spec: Spec, records: Mapping[int, JobRecord], earlier: Sequence[Earlier]) -> tuple[Awaited, ...]:
+def find_awaited(
+    spec: Spec, records: Mapping[int, JobRecord], earlier: Sequence[Earlier], names_of: str | None = None
+) -> tuple[Awaited, ...]:
     """Return the jobs for which a job waits. Jobs that have ended as they must are left out. Raise SpecError for a job that is
-    unknown, or that has ended in another way."""
-    found = [_found(at, each, records, earlier) for at, each in enumerate(spec.awaited)]
+    unknown, or that has ended in another way. `names_of`: the user among whose jobs names are looked up; None for all users."""
+    found = [_found(at, each, records, earlier, names_of) for at, each in enumerate(spec.awaited)]
     return tuple(each for each in found if each is not None)
 
 
-def _found(at: int, after: After, records: Mapping[int, JobRecord], earlier: Sequence[Earlier]) -> Awaited | None:
+def _found(
+    at: int, after: After, records: Mapping[int, JobRecord], earlier: Sequence[Earlier], names_of: str | None
+) -> Awaited | None:
     field, hint = f"after.{at}", "after: [412], or the name of a job; rota jobs --all"
     if after.index is not None:
         if after.index >= len(earlier):
@@ -42,14 +46,15 @@ def _found(at: int, after: After, records: Mapping[int, JobRecord], earlier: Seq
     if same:
         return Awaited(None, same[0], after.when)
     try:
-        record = find_record(records, str(after.job), unique=True)
+        record = find_record(records, str(after.job), unique=True, names_of=names_of)
     except RotaError as error:
         raise SpecError(error.message, field=field, hint=error.hint or hint) from None
     if not record.ended:
         return Awaited(record.id, None, after.when)
     if not after.when.met(record.phase):
         said = "was cancelled" if record.phase == "cancelled" else f"has {record.phase}"
-        problem = f"job {record.id} {record.name} {said}, so this job could never start when it {after.when.text}."
+        name = f" {record.name}" if names_of in (None, record.submitted.user) else ""
+        problem = f"job {record.id}{name} {said}, so this job could never start when it {after.when.text}."
         raise SpecError(problem, field=field, value=str(after.job), hint="leave it out, or rota requeue that job first")
     return None
 

@@ -9,11 +9,14 @@ MAX_LISTED = 8
 """Maximum number of jobs that an error names."""
 
 
-def find_record(records: Mapping[int, JobRecord], key: str, *, unique: bool = False) -> JobRecord:
+def find_record(records: Mapping[int, JobRecord], key: str, *, unique: bool = False, names_of: str | None = None) -> JobRecord:
     """Return a job. Unfinished jobs come before ended ones, and the newest job of a name before the others. With `unique`, raise
-    OptionError if several unfinished jobs have the name, because the request must not hit the wrong job."""
+    OptionError if several unfinished jobs have the name, because the request must not hit the wrong job. `names_of`: the user
+    among whose jobs a name is looked up; None for all users."""
     if key.isascii() and key.isdigit() and int(key) in records:
         return records[int(key)]
+    if names_of is not None:
+        records = {job: record for job, record in records.items() if record.submitted.user == names_of}
     found = [record for record in records.values() if record.name == key]
     if not found and key:
         found = [record for record in records.values() if record.name.startswith(key)]

@@ -92,7 +92,8 @@ class JobRequests:
 
     def _named(self, wanted: JobRequest, by: Actor | None) -> list[JobRecord]:
         """Return the jobs that a request names. Raise ForbiddenError if the user may not change one of them."""
-        found = [find_record(self._history.records, key, unique=True) for key in wanted.jobs]
+        names_of = None if by is None else by.names_of
+        found = [find_record(self._history.records, key, unique=True, names_of=names_of) for key in wanted.jobs]
         if by is not None:
             for record in found:
                 by.check_owns(record.submitted.user, f"Job {record.id}")
