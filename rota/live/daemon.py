@@ -510,7 +510,7 @@ class Daemon:
         if found is None:
             if ended:
                 self._journal_writer.check_room()
-            again = {record.id: self._prepared(self._about_jobs.again(record, wanted)) for record in ended}
+            again = {record.id: self._prepared(self._about_jobs.again(record, wanted, by)) for record in ended}
             self._items.put(item := AboutJobs(wanted, by, again, Future()))
             found = self._answer(item.done)
         with self._lock:

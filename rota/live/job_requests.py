@@ -12,7 +12,7 @@ from rota.agent.outcome import length_text, worked_seconds
 from rota.core.state.parkable import may_park
 from rota.core.state.phases import HELD
 from rota.core.state.state import State
-from rota.errors import ConflictError, SpecError
+from rota.errors import ConflictError, ForbiddenError, SpecError
 from rota.live.dependencies import still_awaited
 from rota.live.find_record import find_record
 from rota.live.history import JobHistory, Statuses
@@ -59,11 +59,13 @@ class JobRequests:
             return []
         return [record for record in self._named(wanted, by) if record.ended]
 
-    def again(self, record: JobRecord, wanted: JobRequest) -> Submission:
+    def again(self, record: JobRecord, wanted: JobRequest, by: Actor | None) -> Submission:
         """Return the submission of an ended job that is to run again. A deadline that has passed is left out, and so are
-        dependencies on jobs that have ended."""
+        dependencies on jobs that have ended, and a priority that only an operator may give."""
         spec = record.spec
         changes: dict[str, Any] = {"after": still_awaited(record, self._history.records)}
+        if by is not None and not by.is_operator:
+            changes["priority"] = min(spec.priority, 0)
         if wanted.max_run_time is not None:
             changes["max_run_time"] = wanted.max_run_time
         if spec.deadline is not None and spec.deadline.timestamp() <= self._clock():
@@ -97,6 +99,8 @@ class JobRequests:
         if by is not None:
             for record in found:
                 by.check_owns(record.submitted.user, f"Job {record.id}")
+                if wanted.verb is Verb.REQUEUE and record.ended:
+                    _check_again(record, by)
         return list({record.id: record for record in found}.values())
 
     def _records(self, wanted: JobRequest, by: Actor | None, state: State) -> list[JobRecord]:
@@ -185,3 +189,11 @@ def events_of(wanted: JobRequest, by: Actor | None, found: Sequence[Requested], 
 
 def _is_held(state: State, job: int) -> bool:
     return job in state.jobs.row and state.jobs.is_blocked(job, HELD)
+
+
+def _check_again(record: JobRecord, by: Actor) -> None:
+    """Raise ForbiddenError if an ended job would run again as the scheduler's user, and a Unix user who is not that user asks. A
+    job from the time when the scheduler served one user is such a job, whoever submitted it."""
+    if by.uid is not None and record.submitted.uid is None:
+        problem = f"Job {record.id} runs as the scheduler's own user; you are {by.name}."
+        raise ForbiddenError(problem, hint="submit it anew, as a job of yours: rota submit")
