@@ -310,9 +310,9 @@ def _router(daemon: ServedDaemon, changes: ChangeFeed, privacy: Privacy) -> APIR
     add_machine_requests(api, daemon)
 
     @api.get("/changes", response_model=ChangeRow, responses=problems(_NOT_NOW))
-    async def wait(seen: Seen = 0, timeout: Timeout = 20.0) -> JsonAnswer:
+    async def wait(seen: Seen = 0, timeout: Timeout = 20.0, *, by: By) -> JsonAnswer:
         """Wait until something has changed."""
-        return JsonAnswer(ChangeRow(number=await changes.after(seen, timeout)))
+        return JsonAnswer(ChangeRow(number=await changes.after(seen, timeout, None if by.is_operator else by.name)))
 
     return api
 
