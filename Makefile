@@ -50,7 +50,7 @@ help:
 	@echo 'make install-browser   install Chromium if no browser is found, for the tests of pages'
 	@echo 'make lock              write both lock files again (UPGRADE=1 takes newer versions)'
 	@echo 'make bench             run the benchmarks (ARGS="..." is passed on)'
-	@echo 'make chaos             break real daemons, supervisors, jobs, disks and clocks (QUICK=1, SEED=n)'
+	@echo 'make chaos             break real daemons, supervisors, jobs, disks and clocks (QUICK=1, SEED=n, USERS=1 for jobs of two users)'
 	@echo 'make ray-chaos         break a real Ray cluster, its network, its scheduler and its jobs (QUICK=1, SEED=n)'
 	@echo 'make fuzz              simulate random whole set-ups and check what must hold (CASES=n, SEED=n)'
 	@echo 'make screenshots       take the pictures of the documentation again, in a real browser'
@@ -222,9 +222,9 @@ lock: | $(PY)
 bench: $(DEV_STAMP)
 	@$(PY) benchmarks/run.py $(ARGS)
 
-# Real processes and faults of thirteen kinds at seeded moments; the last line of the output is JSON.
+# Real processes and faults of thirteen kinds at seeded moments; the last line of the output is JSON. With USERS=1 jobs of two users.
 chaos: $(DEV_STAMP)
-	@$(PY) -m tests.chaos.chaos --faults $(if $(QUICK),26,260) --seed $(or $(SEED),0) $(ARGS)
+	@$(PY) -m tests.chaos.chaos --faults $(if $(QUICK),26,$(if $(USERS),200,260)) --seed $(or $(SEED),0) $(if $(USERS),--users) $(ARGS)
 
 # A real Ray cluster and faults of sixteen kinds, twenty of each; with QUICK=1 one. The last line of the output is JSON.
 ray-chaos: $(DEV_STAMP) install-ray install-postgres

@@ -34,6 +34,7 @@ from rota.core.state.state import State
 from rota.live.daemon import Daemon
 from rota.live.driver import Driver
 from rota.live.driver_protocol import DriverCommand
+from rota.live.home_setup import HomeSetup
 from rota.model.commands import Launch, Suspend
 from rota.model.events import External
 from rota.server.serve import CheckedOptions, ServeOptions, home_setup
@@ -98,22 +99,11 @@ def run(asked: argparse.Namespace, folder: Path) -> dict[str, Any]:
     hosts = PipedHosts(asked.agents, asked.gpus, asked.processes)
     driver = WatchedDriver(folder, hosts, lease_grace_seconds=60.0, gone_after_seconds=390.0)
     driver.round_seconds, driver.rounds = asked.round_seconds, []
-    given = {"policy": asked.policy, "decide": "rounds", "round_seconds": asked.round_seconds}
-    options = ServeOptions(home=folder, given=given, ray="pipes")
-    flags = read_flags(given, driver.discover_cluster(), [name for names in driver.devices() for name in names])
-    setup = home_setup(options, asked.policy, "packed", CheckedOptions(driver, True, flags, ()), flags.given)
+    setup = setup_of(folder, driver, {"policy": asked.policy, "decide": "rounds", "round_seconds": asked.round_seconds})
     # As in Gavel, shares are met round by round: by default Rota moves fewer jobs in rounds that are so short.
     setup = replace(setup, settings=replace(setup.settings, selection=SelectionRules(deficits_break_ties=True)))
     failed: list[BaseException] = []
-    daemon = Daemon(
-        folder,
-        make_scheduler,
-        JOURNAL_CODEC,
-        driver,
-        worker=lambda policy: [sys.executable, "-m", "rota.server.policy_worker", policy],
-        setup=setup,
-        on_failure=failed.append,
-    )
+    daemon = daemon_of(folder, driver, setup, failed)
     driver.state = daemon.scheduler.state
     profile = cProfile.Profile(time.thread_time) if asked.profile else None
     if profile is not None:
@@ -143,6 +133,26 @@ def run(asked: argparse.Namespace, folder: Path) -> dict[str, Any]:
     cpu = dict(zip(("scheduler", "policy", "agents"), used, strict=True))
     loads = [round(load, 1), round(os.getloadavg()[0], 1)]
     return figures(driver.rounds[WARM_UP:], folder) | {"cpu_s_a_round": cpu, "load_before_and_after": loads}
+
+
+def setup_of(folder: Path, driver: Driver, given: dict[str, Any]) -> HomeSetup:
+    """As that of `rota up` with these flags."""
+    flags = read_flags(given, driver.discover_cluster(), [name for names in driver.devices() for name in names])
+    options = ServeOptions(home=folder, given=given, ray="pipes")
+    return home_setup(options, given["policy"], "packed", CheckedOptions(driver, True, flags, ()), flags.given)
+
+
+def daemon_of(folder: Path, driver: Driver, setup: HomeSetup, failed: list[BaseException]) -> Daemon:
+    """A daemon in this process. Its failure goes to `failed`."""
+    return Daemon(
+        folder,
+        make_scheduler,
+        JOURNAL_CODEC,
+        driver,
+        worker=lambda policy: [sys.executable, "-m", "rota.server.policy_worker", policy],
+        setup=setup,
+        on_failure=failed.append,
+    )
 
 
 def cpu_seconds(daemon: Daemon, hosts: PipedHosts) -> tuple[float, float, float]:

@@ -18,7 +18,7 @@ import subprocess
 import sys
 import tempfile
 import time
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -38,14 +38,16 @@ TICKS = os.sysconf("SC_CLK_TCK")
 class Scheduler:
     """`rota up` in a home of its own."""
 
-    def __init__(self, home: Path, policy: str) -> None:
-        self.home, self.policy = home, policy
+    def __init__(self, home: Path, policy: str, *, pretend: str = "1xV100", flags: Sequence[str] = (), watch: str = "") -> None:
+        """`watch`: the file into which it writes how long its turns took; empty for none."""
+        self.home, self.policy, self._pretend, self._flags = home, policy, pretend, flags
+        self._program = ["benchmarks.watched_up", watch] if watch else ["rota", "up"]
         self.process: subprocess.Popen[str] | None = None
 
     def up(self) -> None:
         """Until it answers."""
-        command = [sys.executable, "-m", "rota", "up", "--home", str(self.home), "--pretend", "1xV100"]
-        command += ["--listen", "127.0.0.1:0", "--policy", self.policy]
+        command = [sys.executable, "-m", *self._program, "--home", str(self.home), "--pretend", self._pretend]
+        command += ["--listen", "127.0.0.1:0", "--policy", self.policy, *self._flags]
         self.process = subprocess.Popen(command, stdout=subprocess.PIPE, stderr=subprocess.DEVNULL, text=True)
         assert self.process.stdout is not None
         while not (line := self.process.stdout.readline()).startswith("ready"):
@@ -54,6 +56,25 @@ class Scheduler:
 
     def client(self) -> Client:
         return connect(self.home)
+
+    def stop(self) -> None:
+        """As `rota down`."""
+        if self.process is not None:
+            self.process.terminate()
+            self.process.wait()
+            self.kill()
+
+    def end_jobs(self) -> None:
+        """Cancel the jobs that run."""
+        with contextlib.suppress(Exception):
+            client = self.client()
+            running = [row.id for row in client.jobs(phase="running")]
+            client.cancel_many(running)
+            list(client.ends(running, timeout=30.0))
+
+    def resident_mb(self) -> float:
+        assert self.process is not None
+        return resident_mb(self.process.pid)
 
     def kill(self) -> None:
         if self.process is not None:
@@ -79,19 +100,21 @@ class Scheduler:
         return sum(path.stat().st_size for path in self.home.glob("journal.sqlite*") if path.suffix != ".sqlite-shm") / 1e6
 
 
+def resident_mb(pid: int) -> float:
+    """Return the memory that a process has now."""
+    (line,) = (line for line in Path(f"/proc/{pid}/status").read_text().splitlines() if line.startswith("VmRSS:"))
+    return int(line.split()[1]) / 1024
+
+
 @contextlib.contextmanager
-def scheduler(policy: str) -> Iterator[Scheduler]:
+def scheduler(policy: str, **options: Any) -> Iterator[Scheduler]:
     with tempfile.TemporaryDirectory(prefix="rota-queue-") as folder:
-        made = Scheduler(Path(folder) / "home", policy)
+        made = Scheduler(Path(folder) / "home", policy, **options)
         made.up()
         try:
             yield made
         finally:
-            with contextlib.suppress(Exception):
-                client = made.client()
-                running = [row.id for row in client.jobs(phase="running")]
-                client.cancel_many(running)
-                list(client.ends(running, timeout=30.0))
+            made.end_jobs()
             made.kill()
 
 

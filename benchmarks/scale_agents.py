@@ -343,7 +343,7 @@ class PipedHosts:
     def read_gpus(self) -> Readings:
         return {}
 
-    def rang(self) -> set[str]:
+    def notified(self) -> set[str]:
         with self._lock:
             found, self._rang = self._rang, set()
         return found

@@ -22,7 +22,7 @@ MIN_WEIGHT, MAX_WEIGHT = 1, 10_000
 TRIES = 3
 
 
-class Limits(NamedTuple):
+class CgroupLimits(NamedTuple):
     """What a job may use on one node."""
 
     weight: int
@@ -31,7 +31,7 @@ class Limits(NamedTuple):
     memory_gib: float | None
 
     @classmethod
-    def of(cls, env: Mapping[str, str]) -> "Limits":
+    def of(cls, env: Mapping[str, str]) -> "CgroupLimits":
         """Return the limits that the scheduler wrote into the environment of a job."""
         weight = min(max(round(_number(env.get(CPU_WEIGHT)) or 100), MIN_WEIGHT), MAX_WEIGHT)
         return cls(weight, _number(env.get(CPUS)), _number(env.get(MEMORY_GIB)))
@@ -58,7 +58,7 @@ class Limits(NamedTuple):
 @contextlib.contextmanager
 def limited(env: Mapping[str, str]) -> Iterator[str | None]:
     """Start processes in the group of a job. The value is why its limits are not enforced; None if they are, or it has none."""
-    limits, own = Limits.of(env), None
+    limits, own = CgroupLimits.of(env), None
     try:
         own = own_group()
         base = find_parent(own, limits.controllers)
@@ -125,7 +125,7 @@ def find_parent(own: Path | None, controllers: tuple[str, ...]) -> Path:
     raise ValueError(found)
 
 
-def _enter(base: Path, name: str, limits: Limits) -> Path:
+def _enter(base: Path, name: str, limits: CgroupLimits) -> Path:
     """Make the group of a job, and move this process there. Remove groups of jobs that have ended: one with processes stays."""
     group = base / name.replace("/", "-")
     for other in base.iterdir():

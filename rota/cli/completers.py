@@ -26,23 +26,24 @@ Words = list[str | tuple[str, str]]
 def jobs(ctx: typer.Context, incomplete: str) -> Words:
     """Propose unfinished jobs: by name, or by id if a digit was typed or the name is not a plain word of one job."""
     from rota.errors import RotaError
-    from rota.wire.address import read_address
     from rota.wire.client import Client
+    from rota.wire.find_scheduler import find_scheduler
 
     try:
-        url, token = read_address(ctx.params.get("home"))
-        rows = Client(url, token, answer_seconds=ANSWER_SECONDS).page(limit=MAX_JOBS).jobs
+        found = find_scheduler(ctx.params.get("home"))
+        client = Client(found.urls, found.token, ca_file=found.ca_file, answer_seconds=ANSWER_SECONDS)
+        rows = client.page(limit=MAX_JOBS).jobs
     except (RotaError, OSError):
         return []
     given = set(ctx.params.get("jobs") or ())
     names = [row.name for row in rows]
-    found: Words = []
+    words_found: Words = []
     for row in rows:
         by_name = _PLAIN.fullmatch(row.name) and names.count(row.name) == 1
         words = [row.name] if by_name else [str(row.id)]
         words += [str(row.id)] * (by_name is not None and incomplete.isdecimal())
-        found += [(word, row.phase) for word in dict.fromkeys(words) if word.startswith(incomplete) and word not in given]
-    return found
+        words_found += [(word, row.phase) for word in dict.fromkeys(words) if word.startswith(incomplete) and word not in given]
+    return words_found
 
 
 def policies(incomplete: str) -> Words:

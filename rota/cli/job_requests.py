@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
+from rota.cli import completers
 from rota.errors import OptionError
 from rota.model.counted import counted
 
@@ -14,7 +15,10 @@ if TYPE_CHECKING:
     from rota.wire.client import Client
     from rota.wire.rows import JobRow, RequestRow
 
-Jobs = Annotated[list[str] | None, typer.Argument(metavar="[JOB...]", help="Job ids or names.", show_default=False)]
+Jobs = Annotated[
+    list[str] | None,
+    typer.Argument(metavar="[JOB...]", help="Job ids or names.", show_default=False, autocompletion=completers.jobs),
+]
 User = Annotated[str | None, typer.Option("--user", metavar="USER", help="All unfinished jobs of this user.")]
 Name = Annotated[str | None, typer.Option("--name", metavar="PATTERN", help="All unfinished jobs with such a name: 'sweep-*'.")]
 Tenant = Annotated[str | None, typer.Option("--tenant", metavar="TENANT", help="All unfinished jobs of this tenant.")]

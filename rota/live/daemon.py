@@ -227,7 +227,8 @@ class Daemon:
             self._on_failure(problem)
         except BaseException as problem:
             self._on_failure(problem)
-            raise
+            if self.begun.is_set():  # the cause of a failed start is in its error
+                raise
         finally:
             self.begun.set()
 

@@ -11,6 +11,7 @@ The journal grows with the number of events, not with the number of waiting jobs
 import json
 import zlib
 from collections.abc import Iterator, Mapping, Sequence
+from contextlib import contextmanager
 from dataclasses import replace
 from pathlib import Path
 from typing import Any, NamedTuple
@@ -101,8 +102,7 @@ class Journal:
         text = short(json.dumps(plain, separators=(",", ":")))
         answer = None if decided is None else json.dumps(self._words.encode(decided), separators=(",", ":"))
         try:
-            with self._store.transaction():
-                self._upgrade()
+            with self._transaction():
                 if self._doubtful != self.last + 1 or not self._is_there(self._doubtful):
                     self._store.execute("INSERT INTO entries VALUES (?, ?, ?, ?)", (self.last + 1, now_s, text, answer))
                     for event in events:
@@ -114,7 +114,7 @@ class Journal:
         except JournalUnavailable:
             self._doubtful = self.last + 1
             raise
-        self.last, self._doubtful, self._upgraded, self._answer = self.last + 1, 0, True, kept
+        self.last, self._doubtful, self._answer = self.last + 1, 0, kept
 
     def _plain_events(self, events: Sequence[CoreEvent], asked: AskedAbout | None) -> tuple[Plain, KeptAnswer | None]:
         """Return the events as they are written, and the answer with which the next one is compared. If a call has several
@@ -131,10 +131,18 @@ class Journal:
             found.append(self._words.encode(event) if plain is None else plain)
         return {"list": found}, kept or self._answer
 
-    def _upgrade(self) -> None:
-        """Upgrade the store, within a transaction."""
-        if not self._upgraded and schema(self._store.rows) < SCHEMA:
-            self._store.upgrade()
+    @contextmanager
+    def _transaction(self) -> Iterator[None]:
+        """Write in the schema of this version. A journal of an earlier schema is copied first, and upgraded in the same
+        transaction."""
+        earlier = not self._upgraded and schema(self._store.rows) < SCHEMA
+        if earlier:
+            self._store.keep_copy()
+        with self._store.transaction():
+            if earlier:
+                self._store.upgrade()
+            yield
+        self._upgraded = True
 
     def compact(self, *, starting: bool = False) -> bool:
         """Pack some hundred of the oldest entries, if there are many unpacked ones. Return whether there may be more to pack.
@@ -145,10 +153,8 @@ class Journal:
         if not (entries := journal_packs.oldest_texts(self._store.rows, starting)):
             return False
         entries = [each._replace(events=shorter_events(each.events, self._words)) for each in entries]
-        with self._store.transaction():
-            self._upgrade()
+        with self._transaction():
             journal_packs.pack(self._store, entries)
-        self._upgraded = True
         return True
 
     def tidy(self) -> None:
@@ -170,16 +176,14 @@ class Journal:
     def remove_jobs(self, jobs: Sequence[int]) -> None:
         """Remove jobs that have ended, with their events. Their usage stays."""
         marks = ", ".join("?" * len(jobs))
-        with self._store.transaction():
-            self._upgrade()
+        with self._transaction():
             self._store.execute(f"DELETE FROM job_events WHERE job IN ({marks})", jobs)
             self._store.execute(f"DELETE FROM jobs WHERE id IN ({marks}) AND ended = 1", jobs)
-        self._upgraded = True
 
     def save_snapshot(self, state: Plain) -> None:
         """Save the state after the last entry. The previous snapshot is kept, in case this one cannot be read."""
         packed = zlib.compress(json.dumps(state, separators=(",", ":")).encode(), 1)
-        with self._store.transaction():
+        with self._transaction():
             self._store.execute(
                 "INSERT INTO snapshots VALUES (?, ?) ON CONFLICT (number) DO UPDATE SET state = excluded.state",
                 (self.last, packed),

@@ -11,6 +11,8 @@ from typing import Any, Protocol
 from rota.errors import JournalError
 
 SCHEMA = 3
+"""Version of what a journal contains. A change of tables, entries or snapshots that the version before cannot read raises it, so
+that the version before refuses such a journal and changes nothing."""
 READABLE = (1, SCHEMA)
 """Oldest and newest readable version. Version 1 has no packs, and answers of policies are complete. Version 2 has no events of
 jobs and no usage. Such a journal is upgraded when it is written."""
@@ -64,6 +66,9 @@ class JournalStore(Protocol):
 
     def rows(self, statement: str, values: Sequence[Any] = ()) -> list[tuple[Any, ...]]: ...
 
+    def keep_copy(self) -> None:
+        """Keep a copy of a journal of an earlier schema for a return to the version that wrote it, if the store can."""
+
     def upgrade(self) -> None:
         """Upgrade a journal of an earlier version to this version, within a transaction, step by step."""
 
@@ -92,14 +97,17 @@ def upgrade_steps(found: int, packs: str) -> Iterator[str]:
         yield from ADDED_BY_3
 
 
-def check_schema(name: str, found: Sequence[tuple[Any, ...]]) -> None:
-    """Raise JournalError unless the schema is readable. `found` has the row of the table `meta`, if there is one."""
+def check_schema(name: str, found: Sequence[tuple[Any, ...]], copy: str = "") -> None:
+    """Raise JournalError unless the schema is readable. `found` has the row of the table `meta`, if there is one; `copy` names a
+    copy from before an upgrade, which this version can read."""
     version = str(found[0][0]) if found else ""
     if version.isdigit() and int(version) > SCHEMA:
         raise JournalError(
             f"{name}: was written by a later version of Rota (schema {version}; this one reads {READABLE[0]} to {SCHEMA}). "
             "Nothing was changed.",
-            hint="the later version of Rota, or another --home",
+            hint=f"the later version of Rota; or put {copy} back, see docs/backup.md"
+            if copy
+            else "the later version of Rota, or another --home",
         )
     if not version.isdigit() or int(version) < READABLE[0]:
         raise JournalError(

@@ -218,6 +218,9 @@ class PostgresStore:
         found: list[tuple[Any, ...]] = self._connection.execute(statement.replace("?", "%s"), values).fetchall()
         return found
 
+    def keep_copy(self) -> None:
+        """Do nothing: a database is backed up by its operator (docs/backup.md)."""
+
     def upgrade(self) -> None:
         for statement in upgrade_steps(schema(self.rows), _PACKS):
             self.execute(statement)

@@ -1,17 +1,22 @@
 """A journal in one SQLite file in WAL mode, flushed to disk with every transaction (`synchronous=FULL`)."""
 
+import errno
 import os
 import sqlite3
 from collections.abc import Iterable, Iterator, Sequence
-from contextlib import contextmanager, suppress
+from contextlib import closing, contextmanager, suppress
 from pathlib import Path
 from typing import Any
 
+from rota.agent.disk import sync_folder
 from rota.errors import JournalError
-from rota.live.journal_store import ADDED_BY_3, SCHEMA, JournalFull, check_schema, schema, upgrade_steps
+from rota.folders import open_file
+from rota.live.journal_store import ADDED_BY_3, READABLE, SCHEMA, JournalFull, check_schema, schema, upgrade_steps
 
 _NO_ROOM = (sqlite3.SQLITE_FULL, sqlite3.SQLITE_IOERR, sqlite3.SQLITE_CANTOPEN)
 """SQLite errors of a disk or a quota without room."""
+
+_NO_ROOM_HERE = (errno.ENOSPC, errno.EDQUOT, errno.EFBIG)
 
 _TABLES = """
 CREATE TABLE meta (key TEXT PRIMARY KEY, value TEXT NOT NULL) WITHOUT ROWID;
@@ -45,6 +50,11 @@ def connect_to_read(path: Path) -> sqlite3.Connection:
     return sqlite3.connect(f"{address}?mode=ro&immutable=1", uri=True, isolation_level=None)
 
 
+def copy_before_upgrade(path: Path, found: int) -> Path:
+    """Return the copy of a journal that is kept when it is upgraded from a schema."""
+    return path.with_name(f"{path.name}.schema-{found}")
+
+
 class SqliteStore:
     """A `JournalStore`. The lock of the home ensures that only one process writes; readers may open the file at the same time."""
 
@@ -56,7 +66,7 @@ class SqliteStore:
         try:
             if read_only:
                 self._db = connect_to_read(self._path)
-                check_schema(self.name, self.rows("SELECT value FROM meta WHERE key = 'schema'"))
+                check_schema(self.name, self.rows("SELECT value FROM meta WHERE key = 'schema'"), self._copy_to_go_back())
                 return
             # Threads use it in turn: one starts up and reads, then another writes.
             self._db = sqlite3.connect(self._path, isolation_level=None, check_same_thread=False)
@@ -67,7 +77,7 @@ class SqliteStore:
             self._path.chmod(0o600)
             if not self._db.execute("SELECT count(*) FROM sqlite_master").fetchone()[0]:
                 self._create()  # new, or interrupted before anything was written
-            check_schema(self.name, self.rows("SELECT value FROM meta WHERE key = 'schema'"))
+            check_schema(self.name, self.rows("SELECT value FROM meta WHERE key = 'schema'"), self._copy_to_go_back())
         except JournalFull:
             raise
         except (sqlite3.DatabaseError, OSError) as problem:
@@ -111,6 +121,32 @@ class SqliteStore:
 
     def rows(self, statement: str, values: Sequence[Any] = ()) -> list[tuple[Any, ...]]:
         return self._db.execute(statement, values).fetchall()
+
+    def _copy_to_go_back(self) -> str:
+        """Return the copy from before an upgrade that this version can read; an empty text if there is none."""
+        copies = (copy_before_upgrade(self._path, each) for each in range(SCHEMA, READABLE[0] - 1, -1))
+        return next((str(copy) for copy in copies if copy.is_file()), "")
+
+    def keep_copy(self) -> None:
+        """Copy the journal to a file that is named with its schema, next to it. It replaces the copy of an earlier upgrade from
+        this schema. Raise JournalFull if the disk has no room."""
+        copy = copy_before_upgrade(self._path, schema(self.rows))
+        unfinished = copy.with_name(f"{copy.name}.new")
+        try:
+            for part in (unfinished, unfinished.with_name(f"{unfinished.name}-journal")):
+                part.unlink(missing_ok=True)
+            os.close(open_file(unfinished, os.O_RDWR | os.O_CREAT | os.O_EXCL))
+            with closing(sqlite3.connect(unfinished)) as target:
+                self._db.backup(target)  # flushed to disk when it ends
+            unfinished.replace(copy)
+            sync_folder(copy.parent)
+        except (sqlite3.Error, OSError) as problem:
+            with suppress(OSError):
+                unfinished.unlink(missing_ok=True)
+            full = getattr(problem, "sqlite_errorcode", 0) & 0xFF in _NO_ROOM or getattr(problem, "errno", 0) in _NO_ROOM_HERE
+            raise (JournalFull if full else JournalError)(
+                f"{copy}: the copy from before the upgrade cannot be written ({problem}).", hint="free some space on its disk"
+            ) from problem
 
     def upgrade(self) -> None:
         for statement in upgrade_steps(schema(self.rows), _PACKS):

@@ -25,7 +25,7 @@ from rota.compose.live_scheduler import JOURNAL_CODEC, make_home_setup, make_sch
 from rota.compose.prepare_live import LiveFlags, describe_given_changes, forgettable, merge_given, read_flags
 from rota.compose.registry import make_placer, make_policy, split_pair
 from rota.core.settings import Settings
-from rota.errors import NotYours, OptionError, RotaError
+from rota.errors import DEBUG, NotYours, OptionError, RotaError
 from rota.folders import check_folder, make_folder
 from rota.live.daemon import Daemon
 from rota.live.driver import Driver
@@ -265,6 +265,8 @@ def serve(options: ServeOptions, say: Callable[[str], None]) -> None:
         _serve(options, checked, open_journal(place, JOURNAL_CODEC, lead.epoch), run, say)
     if run.failed:
         problem, usual = run.failed[0], "rota up again; nothing that was acknowledged is lost"
+        if not run.wrote and not isinstance(problem, RotaError):
+            raise _failed_start(problem) from problem
         raise RotaError(f"The scheduler stopped: {problem}.", hint=problem.hint if isinstance(problem, LeadershipLost) else usual)
 
 
@@ -275,20 +277,25 @@ def _serve(options: ServeOptions, checked: CheckedOptions, journal: Journal, run
     ways = listening(options.listen, options.home, all_users=options.all_users, tls=certificate is not None)
     with hold_gpus(checked.gpus_here, options.home, say), ways as listeners:
         before = journal.setup()
-        setup = _first_setup(options, checked, before)
-        daemon = Daemon(
-            options.home,
-            make_scheduler,
-            JOURNAL_CODEC,
-            checked.driver,
-            worker=lambda policy: [sys.executable, "-m", "rota.server.policy_worker", policy],
-            setup=setup,
-            with_policy=lambda policy, placer: home_setup(options, policy, placer, checked, setup.flags),
-            on_failure=run.fall,
-            tell=say,
-            journal=journal,
-            keep_seconds=options.keep_days * DAY_SECONDS,
-        )
+        setup, last = _first_setup(options, checked, before), journal.last
+        try:
+            daemon = Daemon(
+                options.home,
+                make_scheduler,
+                JOURNAL_CODEC,
+                checked.driver,
+                worker=lambda policy: [sys.executable, "-m", "rota.server.policy_worker", policy],
+                setup=setup,
+                with_policy=lambda policy, placer: home_setup(options, policy, placer, checked, setup.flags),
+                on_failure=run.fall,
+                tell=say,
+                journal=journal,
+                keep_seconds=options.keep_days * DAY_SECONDS,
+            )
+        except RotaError:
+            raise
+        except Exception as problem:
+            raise _failed_start(problem) from problem
         identities = Identities(make_token(options.home), options.home, all_users=options.all_users, on_problem=say)
         app = make_app(daemon, identities, allowed_hosts=LOOPBACK, lead_problem=run.lead_problem, hide_names=options.hide_names)
         server = run.server = HttpServer(app, certificate=certificate)
@@ -308,11 +315,22 @@ def _serve(options: ServeOptions, checked: CheckedOptions, journal: Journal, run
                 say(line)
             daemon.start()  # started after the first line, `ready`, since it may print notes
             daemon.begun.wait(BEGIN_SECONDS)
-            say(TRY)
-            server.run(sockets=[each.socket for each in listeners])
+            if not run.failed:
+                say(TRY)
+                server.run(sockets=[each.socket for each in listeners])
         finally:
             remove_address(options.home, os.getpid())
             daemon.stop()
+            run.wrote = journal.last > last
+
+
+def _failed_start(problem: BaseException) -> RotaError:
+    """Return the error of a scheduler that failed before its first entry in the journal, such as a broken new version."""
+    return RotaError(
+        f"Rota {__version__} cannot run this home: {type(problem).__name__}: {problem}. "
+        "It wrote no entry to the journal and stopped no job.",
+        hint=f"the version of Rota that ran it before; {DEBUG}=1 rota up shows the traceback",
+    )
 
 
 def certificate_of(options: ServeOptions) -> Certificate | None:
@@ -382,6 +400,8 @@ class _Run:
     def __init__(self) -> None:
         self.server: HttpServer | None = None
         self.failed: list[BaseException] = []
+        self.wrote = False
+        """Whether the daemon has written an entry to the journal."""
         self.lead = Lead()
 
     def lead_problem(self) -> str:

@@ -1,6 +1,6 @@
 """Chaos with real processes: faults of thirteen kinds at seeded moments. Nothing may be lost, run twice or end otherwise.
 
-    python -m tests.chaos.chaos --faults 240 --seed 1      # make chaos
+    python -m tests.chaos.chaos --faults 240 --seed 1      # make chaos; with --users jobs of two Unix users (users.py)
 
 Daemon, supervisors and jobs are killed with -9: at any moment, while a checkpoint is written, while a job resumes from one, while
 it is being parked, parked, and woken. Checkpoints and the journal find no room, a folder is read-only, the wall clock jumps, the
@@ -25,6 +25,7 @@ from rota.compose.live_scheduler import JOURNAL_CODEC, make_scheduler
 from rota.live.replay import replay
 from tests.chaos.crowd import CLUSTER, Crowd
 from tests.chaos.faults import Fault, Faults
+from tests.chaos.users import UsersCrowd, UsersFaults, UsersSite
 from tests.live.harness import Site, until
 
 MUST_BE_ZERO = (
@@ -33,6 +34,7 @@ MUST_BE_ZERO = (
     "beyond_last_checkpoint",
     "steps_lost_without_a_fault",
     "other_result",
+    "as_another_user",
     "told_at_another_time",
     "outlived_their_lease",
 )
@@ -44,14 +46,25 @@ LATE_SECONDS = 300.0
 
 
 def run(
-    folder: Path, faults: int, seed: int, say: Callable[[str], None] = lambda text: None, *, only: str = ""
+    folder: Path,
+    faults: int,
+    seed: int,
+    say: Callable[[str], None] = lambda text: None,
+    *,
+    only: str = "",
+    users: bool = False,
+    seconds: float = float("inf"),
 ) -> dict[str, Any]:
-    """Break things and see what is left. `only`: a part of the names of the kinds that are wanted."""
-    with _set_up(folder, seed) as chaos:
+    """Break things and see what is left. `only`: a part of the names of the kinds that are wanted; `users`: whether the jobs are
+    those of two Unix users; `seconds`: no fault comes after so long."""
+    end_s = time.monotonic() + seconds
+    with _set_up(folder, seed, users=users) as chaos:
         site, crowd = chaos.site, chaos.crowd
         happened: list[Fault] = []
         for number in range(1, faults + 1):
             began_s = time.monotonic()
+            if began_s > end_s:
+                break
             crowd.keep_busy()
             fault = chaos.strike(number, only)
             happened.append(fault)
@@ -76,6 +89,7 @@ def run(
             "beyond_last_checkpoint": len(steps.beyond_checkpoint),
             "steps_lost_without_a_fault": len(steps.unexplained),
             "other_result": len(inexact),
+            "as_another_user": len(crowd.as_another_user()),
             "told_at_another_time": wrong_times,
             "outlived_their_lease": sum(each >= LEASE_MARGIN_SECONDS for each in chaos.standstill.beyond_seconds),
             "beyond_lease_seconds_most": round(max(chaos.standstill.beyond_seconds, default=0.0), 2),
@@ -88,10 +102,16 @@ def run(
 
 
 @contextlib.contextmanager
-def _set_up(folder: Path, seed: int) -> Iterator[Faults]:
-    """Seven jobs take turns of a second on four GPUs."""
-    site = Site(folder, pretend=CLUSTER, policy="las")
-    chaos = Faults(site, Crowd(site, seed), seed)
+def _set_up(folder: Path, seed: int, *, users: bool) -> Iterator[Faults]:
+    """Seven jobs, or four of each user, take turns of a second on four GPUs."""
+    chaos: Faults
+    if users:
+        shared = UsersSite(folder)
+        chaos = UsersFaults(shared, UsersCrowd(shared, seed), seed)
+    else:
+        site = Site(folder, pretend=CLUSTER, policy="las")
+        chaos = Faults(site, Crowd(site, seed), seed)
+    site = chaos.site
     chaos.set_up()
     try:
         site.up(decide="rounds", round_seconds="1")
@@ -122,11 +142,16 @@ def main() -> None:
     parser = argparse.ArgumentParser(description="Break daemon, supervisors, jobs, disks and clocks; check that nothing is lost.")
     parser.add_argument("--faults", type=int, default=260)
     parser.add_argument("--seed", type=int, default=0)
+    parser.add_argument("--users", action="store_true", help="jobs of two Unix users; needs root")
+    parser.add_argument("--seconds", type=float, default=float("inf"), help="no fault comes after so long")
     parser.add_argument("--only", default="", help="a part of the name of a kind of fault, such as parked or room")
     asked = parser.parse_args()
     folder = Path(tempfile.mkdtemp(prefix="rota-chaos-"))
     sys.stderr.write(f"in {folder}, which stays if something does not hold\n")
-    found = run(folder, asked.faults, asked.seed, lambda text: sys.stderr.write(f"{text}\n") and None, only=asked.only)
+    if asked.users:
+        folder.chmod(0o755)  # both users go through it
+    how = {"only": asked.only, "users": asked.users, "seconds": asked.seconds}
+    found = run(folder, asked.faults, asked.seed, lambda text: sys.stderr.write(f"{text}\n") and None, **how)
     print(json.dumps(found))
     if any(found[name] for name in MUST_BE_ZERO):
         sys.exit(1)

@@ -157,7 +157,7 @@ class Model:
         """It begins here. The steps that an earlier process had done beyond this are lost."""
         if JOB:
             before = int(os.pread(self.told, 16, 0) or b"0")
-            note(f"{JOB}.life", "start", time.time(), self.step, before, ATTEMPT, os.getpid())
+            note(f"{JOB}.life", "start", time.time(), self.step, before, ATTEMPT, os.getpid(), os.getuid())
             self.tell()
 
     def train(self, batch: int) -> None:

@@ -5,7 +5,7 @@ import random
 import shutil
 import subprocess
 import sys
-from collections.abc import Iterable
+from collections.abc import Iterable, Mapping
 from pathlib import Path
 from typing import Any, NamedTuple
 
@@ -56,8 +56,8 @@ class Hit(NamedTuple):
 class Crowd:
     """Submits jobs, and reads what they noted."""
 
-    def __init__(self, site: Site, seed: int) -> None:
-        self.site, self._draw = site, random.Random(f"{seed} jobs")
+    def __init__(self, site: Site, seed: int, sorts: Mapping[str, tuple[str, dict[str, Any]]] = SORTS) -> None:
+        self.site, self._draw, self._sorts = site, random.Random(f"{seed} jobs"), sorts
         self.jobs: dict[int, Asked] = {}
         self._tidied: set[int] = set()
         (site.work / "job.py").write_text(SCRIPT.read_text())
@@ -70,26 +70,41 @@ class Crowd:
         for job in (job for job, row in rows.items() if row.ended and job not in self._tidied):
             self._tidied.add(job)
             shutil.rmtree(self.checkpoints(job), ignore_errors=True)
-        for place in SORTS:
+        for place in self._sorts:
             if place not in there:
                 self.submit(place)
 
     def submit(self, place: str, *, grace: float = 60, steps: int = 0) -> int:
         """`steps`: of a job that takes longer than others."""
-        sort, spec = SORTS[place]
+        sort, spec = self._sorts[place]
         asked = Asked(place, sort, str(self._draw.randrange(3)), steps or self._draw.choice(STEPS))
         work, flags = str(self.site.work), ["-S"] if sort == "plain" else []
-        job = self.site.client().submit(
-            run=[sys.executable, *flags, f"{work}/job.py", work, sort, asked.seed, str(asked.steps), str(PACE)],
-            steps=asked.steps,
-            env={"PATH": os.environ["PATH"], "PYTHONPATH": PACKAGES},
-            workdir=work,
-            checkpoint={"dir": SAVED, "grace": grace},
-            retries=1000,
-            **spec,
+        job = self._send(
+            place,
+            {
+                "run": [sys.executable, *flags, f"{work}/job.py", work, sort, asked.seed, str(asked.steps), str(PACE)],
+                "steps": asked.steps,
+                "env": {"PATH": os.environ["PATH"], "PYTHONPATH": PACKAGES},
+                "workdir": work,
+                "checkpoint": {"dir": SAVED, "grace": grace},
+                "retries": 1000,
+                **spec,
+            },
         )
-        self.jobs[int(job.id)] = asked
-        return int(job.id)
+        self.jobs[job] = asked
+        return job
+
+    def _send(self, place: str, spec: dict[str, Any]) -> int:
+        """Submit a job for this place in the crowd."""
+        return self.site.client().submit_spec(spec).id
+
+    def as_another_user(self) -> list[int]:
+        """Return the jobs of which some start ran as another user than it should."""
+        return [job for job in self.jobs if any(line[0] == "start" and int(line[6]) != self._uid(job) for line in self.life(job))]
+
+    def _uid(self, job: int) -> int:
+        """Return the Unix user as whom a job is to run."""
+        return os.getuid()
 
     def checkpoints(self, job: int) -> Path:
         return self.site.work / SAVED / f"rota-{home_id(self.site.home)}-{job}"

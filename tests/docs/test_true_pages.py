@@ -67,7 +67,7 @@ def test_an_example_in_yaml_can_be_used(
     monkeypatch.chdir(tmp_path)
     for name in re.findall(r"([A-Z_]+): *[,}]", text):
         monkeypatch.setenv(name, "passed on")
-    part = not re.search(r"^(?:run|nodes|[\w-]+: *\{weight)", text, re.MULTILINE)
+    part = not re.search(r"^(?:run|nodes|tenants|[\w-]+: *\{weight)", text, re.MULTILINE)
     (tmp_path / "example.yaml").write_text("run: train\n" + text if part else text)
     assert check_file("example.yaml").kind in ("job spec", "cluster", "tenants")
 

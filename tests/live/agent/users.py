@@ -64,6 +64,14 @@ def clean_after_users(homes: Path) -> None:
         remover.wait(LONG_SECONDS)
 
 
+def readable_packages(copy: Path) -> Path:
+    """Return a copy of Rota's packages in this folder that every user can read."""
+    if not copy.exists():
+        shutil.copytree(Path(PACKAGES) / "rota", copy / "rota", ignore=shutil.ignore_patterns("__pycache__", "sim", "papers"))
+        subprocess.run(["chmod", "-R", "a+rX", str(copy)], check=True)
+    return copy
+
+
 class UserBench(Bench):
     """A bench whose `work` folder holds a folder for each user, which only that user can enter."""
 
@@ -98,12 +106,7 @@ class UserBench(Bench):
 
     def packages(self) -> Path:
         """Return a copy of Rota's packages that every user can read."""
-        copy = self.work / "packages"
-        if not copy.exists():
-            for name in ("rota",):
-                shutil.copytree(Path(PACKAGES) / name, copy / name, ignore=shutil.ignore_patterns("__pycache__", "sim", "papers"))
-            subprocess.run(["chmod", "-R", "a+rX", str(copy)], check=True)
-        return copy
+        return readable_packages(self.work / "packages")
 
     def run_folder(self, job: int = 1, attempt: int = 1) -> Path:
         """Return the folder of another user's job."""

@@ -6,7 +6,7 @@ from pathlib import Path
 import pytest
 
 from rota.agent import cgroups
-from rota.agent.cgroups import CONTROLLERS, PARENT, PROCS, SUBTREE, Limits
+from rota.agent.cgroups import CONTROLLERS, PARENT, PROCS, SUBTREE, CgroupLimits
 from rota.agent.constants import ATTEMPT_ID, CPU_WEIGHT, CPUS, MEMORY_GIB
 
 
@@ -84,8 +84,8 @@ def test_errors_of_the_start_are_passed_on(own: Path) -> None:
 
 
 def test_texts_that_are_not_numbers_limit_nothing() -> None:
-    assert Limits.of({CPU_WEIGHT: "much", CPUS: "-1", MEMORY_GIB: "nan"}) == Limits(100, None, None)
-    assert Limits.of({CPU_WEIGHT: "999999", CPUS: "0.001"}).files() == {"cpu.weight": "10000", "cpu.max": "1000 100000"}
+    assert CgroupLimits.of({CPU_WEIGHT: "much", CPUS: "-1", MEMORY_GIB: "nan"}) == CgroupLimits(100, None, None)
+    assert CgroupLimits.of({CPU_WEIGHT: "999999", CPUS: "0.001"}).files() == {"cpu.weight": "10000", "cpu.max": "1000 100000"}
 
 
 def test_the_group_of_this_process_is_found_by_its_files(tmp_path: Path) -> None:

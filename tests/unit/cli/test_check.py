@@ -66,8 +66,8 @@ def test_example_of_the_contract(folder: Path, capsys: pytest.CaptureFixture[str
 @pytest.mark.parametrize(
     ("line", "words"),
     [
-        ("after: [1]", "unknown field 'after'"),
-        ("max_run_time: 1h", "unknown field 'max_run_time'"),
+        ("afterwards: [1]", "unknown field 'afterwards'. Closest: after"),
+        ("max_run_time: soon", "is not a length of time"),
         ("deadline: 2020-01-01T00:00", "in the past"),
     ],
 )

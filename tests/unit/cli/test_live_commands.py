@@ -576,7 +576,7 @@ def test_nodes_with_what_was_read_of_their_gpus(served: Served, rota: Rota) -> N
     assert [row["utilization"] for row in rows] == ["0.93", "", "", ""] and rows[3]["cordoned"] == "True"
 
 
-def test_tenants_show_what_they_have_lend_and_borrow(rota: Rota) -> None:
+def test_tenants_show_what_they_have_lend_and_borrow(served: Served, rota: Rota) -> None:
     code, out, _ = rota("tenants")
     assert code == 0
     head, row = (line.split() for line in out.splitlines()[:2])

@@ -1,7 +1,10 @@
 """A home of the version before, which kept neither events nor usage, opens in this one. A home of a later version is refused."""
 
+import resource
 import sqlite3
-from contextlib import closing
+import stat
+from collections.abc import Iterator
+from contextlib import closing, contextmanager
 from pathlib import Path
 
 import pytest
@@ -14,10 +17,11 @@ from rota.live.job_events import sentence
 from rota.live.job_record import JobRecord
 from rota.live.journal import Journal
 from rota.live.journal_place import SQLITE_FILE
-from rota.live.journal_store import SCHEMA
+from rota.live.journal_store import SCHEMA, JournalFull
 from rota.live.read_past import all_events, usage_report
 from rota.live.recovery import recover
 from rota.live.replay import replay
+from rota.live.sqlite_store import copy_before_upgrade
 from rota.model.events import CancelRequested, Exited, Outcome
 from rota.server.read_home import read_home
 
@@ -103,3 +107,64 @@ def test_a_home_of_a_later_version_is_refused_and_stays_as_it_is(home: Path, ver
     with pytest.raises(JournalError, match="later version"):
         read_home(home)
     assert contents(home) == before
+
+
+@contextmanager
+def files_at_most(size: int) -> Iterator[None]:
+    """No file that this process writes may become larger."""
+    before = resource.getrlimit(resource.RLIMIT_FSIZE)
+    resource.setrlimit(resource.RLIMIT_FSIZE, (size, before[1]))
+    try:
+        yield
+    finally:
+        resource.setrlimit(resource.RLIMIT_FSIZE, before)
+
+
+def request(journal: Journal) -> None:
+    """Write an entry."""
+    journal.append(1e9, [CancelRequested(1, 1e9)], None)
+
+
+def test_the_journal_from_before_an_upgrade_is_kept(home: Path) -> None:
+    before, copy = contents(home), copy_before_upgrade(home / SQLITE_FILE, 2)
+    copy.write_text("of an earlier upgrade")
+    journal = Journal(home / SQLITE_FILE, JOURNAL_CODEC)
+    assert journal.configuration() is not None and copy.read_text() == "of an earlier upgrade", "nothing is written yet"
+    request(journal)
+    assert copy.name == "journal.sqlite.schema-2" and stat.S_IMODE(copy.stat().st_mode) == 0o600
+    with closing(sqlite3.connect(copy)) as database:
+        assert list(database.iterdump()) == before
+    request(journal)
+    journal.close()
+    assert schema_of(home) == str(SCHEMA)
+    assert sorted(each.name for each in home.iterdir()) == [SQLITE_FILE, copy.name], "nothing else is left there"
+
+
+def test_a_snapshot_too_upgrades_the_journal_first(home: Path) -> None:
+    journal = Journal(home / SQLITE_FILE, JOURNAL_CODEC)
+    journal.save_snapshot({})
+    journal.close()
+    assert schema_of(home) == str(SCHEMA) and copy_before_upgrade(home / SQLITE_FILE, 2).exists()
+
+
+def test_without_room_for_the_copy_nothing_is_upgraded(home: Path) -> None:
+    before, copy = contents(home), copy_before_upgrade(home / SQLITE_FILE, 2)
+    journal = Journal(home / SQLITE_FILE, JOURNAL_CODEC)
+    with files_at_most(4096), pytest.raises(JournalFull, match="the copy from before the upgrade cannot be written"):
+        request(journal)
+    assert contents(home) == before and not list(home.glob(f"{copy.name}*"))
+    request(journal)
+    journal.close()
+    assert schema_of(home) == str(SCHEMA) and copy.exists()
+
+
+def test_a_later_journal_is_refused_with_the_copy_that_can_be_put_back(home: Path) -> None:
+    path = home / SQLITE_FILE
+    copy = copy_before_upgrade(path, SCHEMA)
+    with closing(sqlite3.connect(path)) as database:
+        database.execute("UPDATE meta SET value = ? WHERE key = 'schema'", (str(SCHEMA + 1),))
+        database.commit()
+    copy.write_bytes(path.read_bytes())
+    with pytest.raises(JournalError) as caught:
+        Journal(path, JOURNAL_CODEC)
+    assert caught.value.hint == f"the later version of Rota; or put {copy} back, see docs/backup.md"
