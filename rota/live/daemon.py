@@ -23,7 +23,7 @@ from rota.errors import BusyError, ConflictError, OptionError, RotaError, Tactic
 from rota.live.accepting import accepted
 from rota.live.clock import Clock
 from rota.live.cluster_changes import ClusterChanges, device_of, named_nodes, never_run
-from rota.live.dependencies import Earlier, find_awaited
+from rota.live.dependencies import KnownJobs, find_awaited
 from rota.live.driver_protocol import DriverCommand, DriverContext, DriverProtocol
 from rota.live.durable_writer import DurableWriter
 from rota.live.find_record import find_record
@@ -428,49 +428,37 @@ class Daemon:
     def submit(self, sent: Submission, by: Actor | None = None) -> JobRow:
         """Submit a job, which is durable when this returns. Raise if it can never run here. A submission that is repeated with
         the same key is one job."""
-        item = self._request(sent, names_of=None if by is None else by.names_of)
+        item = self._request(sent, KnownJobs(self.history.records, None if by is None else by.names_of))
         self._items.put(item)
         return self.job(str(self._answer(item.done)))
 
     def submit_many(self, submissions: Sequence[Submission], by: Actor | None = None) -> list[TakenRow]:
         """Submit all of these jobs or none. They are durable, in one transaction, when this returns. An error names the first job
         that is refused. A job whose key is known is not submitted again."""
-        items, possible, earlier = [], set[Kind](), list[Earlier]()
-        names_of = None if by is None else by.names_of
+        items, possible = [], set[Kind]()
+        known = KnownJobs(self.history.records, None if by is None else by.names_of)
         for index, each in enumerate(submissions):
             with naming(index):
-                items.append(self._request(each, possible, earlier, names_of))
-                earlier.append(Earlier(each.spec.name, items[-1]))
+                items.append(self._request(each, known, possible))
+                known.add(each.spec.name, items[-1])
         self._items.put(Together(items))
         taken = [self._answer(item.done) for item in items]
         return [TakenRow(id=job, name=self.history.records[job].name) for job in taken]
 
-    def _request(
-        self,
-        sent: Submission,
-        possible: set[Kind] | None = None,
-        earlier: Sequence[Earlier] = (),
-        names_of: str | None = None,
-    ) -> NewJob | KnownJobAgain:
-        """Return the request for a submission. `possible`: kinds of jobs that can run here, which are not checked again;
-        `earlier`: jobs of the same request; `names_of`: the user among whose jobs names are looked up; None for all users."""
+    def _request(self, sent: Submission, known: KnownJobs, possible: set[Kind] | None = None) -> NewJob | KnownJobAgain:
+        """Return the request for a submission. `known`: jobs for which it may wait; `possible`: kinds of jobs that can run here,
+        which are not checked again."""
         before = self.history.keys.find(sent)
         if before is not None:  # even if no new job can be accepted now
             return KnownJobAgain(before, Future())
         self._journal_writer.check_room()
-        return self._prepared(sent, possible, earlier, names_of)
+        return self._prepared(sent, known, possible)
 
-    def _prepared(
-        self,
-        sent: Submission,
-        possible: set[Kind] | None = None,
-        earlier: Sequence[Earlier] = (),
-        names_of: str | None = None,
-    ) -> NewJob:
+    def _prepared(self, sent: Submission, known: KnownJobs, possible: set[Kind] | None = None) -> NewJob:
         state, now = self.scheduler.state, self.clock()
         wanted, way, why = accepted(sent, self.driver, state, now, pretend=self.setup.pretend, possible=possible)
         with self._lock:
-            after = find_awaited(sent.spec, self.history.records, earlier, names_of)
+            after = find_awaited(sent.spec, known)
         return NewJob(sent, wanted, way, why, Future(), after)
 
     def _answer(self, done: "Future[T]") -> T:
@@ -511,7 +499,8 @@ class Daemon:
         if found is None:
             if ended:
                 self._journal_writer.check_room()
-            again = {record.id: self._prepared(self._about_jobs.again(record, wanted, by)) for record in ended}
+            known = KnownJobs(self.history.records)
+            again = {record.id: self._prepared(self._about_jobs.again(record, wanted, by), known) for record in ended}
             self._items.put(item := AboutJobs(wanted, by, again, Future()))
             found = self._answer(item.done)
         with self._lock:

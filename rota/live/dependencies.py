@@ -4,56 +4,65 @@ Names are resolved when the job is submitted. Another job of the same request is
 before the names of earlier jobs.
 """
 
-from collections.abc import Mapping, Sequence
-from typing import NamedTuple
+from collections.abc import Mapping
 
 from rota.errors import RotaError, SpecError
-from rota.live.find_record import find_record
+from rota.live.find_record import JobFinder
 from rota.live.job_record import JobRecord
 from rota.live.queued_requests import Awaited, KnownJobAgain, NewJob
 from rota.model.dependency import Dependency
 from rota.wire.spec import After, Spec
 
-
-class Earlier(NamedTuple):
-    """An earlier job of the same request."""
-
-    name: str | None
-    item: NewJob | KnownJobAgain
+Item = NewJob | KnownJobAgain
 
 
-def find_awaited(
-    spec: Spec, records: Mapping[int, JobRecord], earlier: Sequence[Earlier], names_of: str | None = None
-) -> tuple[Awaited, ...]:
+class KnownJobs:
+    """Jobs for which the jobs of one request may wait: those of the scheduler, and earlier ones of the same request."""
+
+    def __init__(self, records: Mapping[int, JobRecord], names_of: str | None = None) -> None:
+        """`names_of`: the user among whose jobs names are looked up; None for all users."""
+        self.finder, self.names_of = JobFinder(records, names_of), names_of
+        self.earlier: list[Item] = []
+        self._by_name: dict[str, list[Item]] = {}
+
+    def add(self, name: str | None, item: Item) -> None:
+        """Add an earlier job of the request."""
+        self.earlier.append(item)
+        if name is not None:
+            self._by_name.setdefault(name, []).append(item)
+
+    def earlier_named(self, name: int | str | None) -> list[Item]:
+        return self._by_name.get(name, []) if isinstance(name, str) else []
+
+
+def find_awaited(spec: Spec, known: KnownJobs) -> tuple[Awaited, ...]:
     """Return the jobs for which a job waits. Jobs that have ended as they must are left out. Raise SpecError for a job that is
-    unknown, or that has ended in another way. `names_of`: the user among whose jobs names are looked up; None for all users."""
-    found = [_found(at, each, records, earlier, names_of) for at, each in enumerate(spec.awaited)]
+    unknown, or that has ended in another way."""
+    found = [_found(at, each, known) for at, each in enumerate(spec.awaited)]
     return tuple(each for each in found if each is not None)
 
 
-def _found(
-    at: int, after: After, records: Mapping[int, JobRecord], earlier: Sequence[Earlier], names_of: str | None
-) -> Awaited | None:
+def _found(at: int, after: After, known: KnownJobs) -> Awaited | None:
     field, hint = f"after.{at}", "after: [412], or the name of a job; rota jobs --all"
     if after.index is not None:
-        if after.index >= len(earlier):
+        if after.index >= len(known.earlier):
             problem = "is not the index of an earlier job of the same request; the first has index 0."
             raise SpecError(problem, field=field, value=str(after.index), hint="put that job before this one")
-        return Awaited(None, earlier[after.index].item, after.when)
-    same = [each.item for each in earlier if each.name == after.job]
+        return Awaited(None, known.earlier[after.index], after.when)
+    same = known.earlier_named(after.job)
     if len(same) > 1:
         raise SpecError("is the name of several jobs of this request.", field=field, value=str(after.job), hint="{index: 0}")
     if same:
         return Awaited(None, same[0], after.when)
     try:
-        record = find_record(records, str(after.job), unique=True, names_of=names_of)
+        record = known.finder.find(str(after.job), unique=True)
     except RotaError as error:
         raise SpecError(error.message, field=field, hint=error.hint or hint) from None
     if not record.ended:
         return Awaited(record.id, None, after.when)
     if not after.when.met(record.phase):
         said = "was cancelled" if record.phase == "cancelled" else f"has {record.phase}"
-        name = f" {record.name}" if names_of in (None, record.submitted.user) else ""
+        name = f" {record.name}" if known.names_of in (None, record.submitted.user) else ""
         problem = f"job {record.id}{name} {said}, so this job could never start when it {after.when.text}."
         raise SpecError(problem, field=field, value=str(after.job), hint="leave it out, or rota requeue that job first")
     return None

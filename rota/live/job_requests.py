@@ -14,7 +14,7 @@ from rota.core.state.phases import HELD
 from rota.core.state.state import State
 from rota.errors import ConflictError, ForbiddenError, SpecError
 from rota.live.dependencies import still_awaited
-from rota.live.find_record import find_record
+from rota.live.find_record import JobFinder
 from rota.live.history import JobHistory, Statuses
 from rota.live.job_changes import change_event
 from rota.live.job_record import JobRecord
@@ -94,8 +94,8 @@ class JobRequests:
 
     def _named(self, wanted: JobRequest, by: Actor | None) -> list[JobRecord]:
         """Return the jobs that a request names. Raise ForbiddenError if the user may not change one of them."""
-        names_of = None if by is None else by.names_of
-        found = [find_record(self._history.records, key, unique=True, names_of=names_of) for key in wanted.jobs]
+        finder = JobFinder(self._history.records, None if by is None else by.names_of)
+        found = [finder.find(key, unique=True) for key in wanted.jobs]
         if by is not None:
             for record in found:
                 by.check_owns(record.submitted.user, f"Job {record.id}")

@@ -21,8 +21,20 @@ class Privacy:
         if by.is_operator or row.user == by.name:
             return row
         name = f"job-{row.id}" if self.hide_names else row.name
-        texts = {"park_reason": None, "limits_problem": None, "steps_problem": None, "profile": None}
-        return replace(row, name=name, command="", metrics={}, spec=None, last_change="", problem=None, trials=None, **texts)
+        return replace(
+            row,
+            name=name,
+            command="",
+            metrics={},
+            spec=None,
+            trials=None,
+            profile=None,
+            last_change="",
+            problem=None,
+            park_reason=None,
+            limits_problem=None,
+            steps_problem=None,
+        )
 
     def rows(self, rows: Sequence[JobRow], by: Actor) -> list[JobRow]:
         return list(rows) if by.is_operator else [self.row(row, by) for row in rows]

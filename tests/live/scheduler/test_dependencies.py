@@ -8,13 +8,16 @@ import pytest
 from rota.errors import SpecError
 from rota.live.daemon import Daemon
 from rota.server.bodies import read_submissions
+from rota.server.identities import JobOwner
 from rota.wire.job_request import JobRequest, Verb
 from tests.live.scheduler.test_daemon import ended, running, submit
 
 
 def bulk(daemon: Daemon, *specs: dict[str, object]) -> list[int]:
     body = {"jobs": [{"spec": spec} for spec in specs], "user": "ana", "workdir": "/", "env": {"PATH": "/usr/bin:/bin"}}
-    return [row.id for row in daemon.submit_many(read_submissions(json.dumps(body).encode()))]
+    return [
+        row.id for row in daemon.submit_many(read_submissions(json.dumps(body).encode(), lambda user: JobOwner(user or "", None)))
+    ]
 
 
 def test_a_job_starts_after_others_have_ended_as_they_must(tmp_path: Path) -> None:
