@@ -15,9 +15,8 @@ from tests.live.scheduler.test_daemon import ended, running, submit
 
 def bulk(daemon: Daemon, *specs: dict[str, object]) -> list[int]:
     body = {"jobs": [{"spec": spec} for spec in specs], "user": "ana", "workdir": "/", "env": {"PATH": "/usr/bin:/bin"}}
-    return [
-        row.id for row in daemon.submit_many(read_submissions(json.dumps(body).encode(), lambda user: JobOwner(user or "", None)))
-    ]
+    sent = read_submissions(json.dumps(body).encode(), lambda user: JobOwner(user or "ana", None))
+    return [row.id for row in daemon.submit_many(sent)]
 
 
 def test_a_job_starts_after_others_have_ended_as_they_must(tmp_path: Path) -> None:
