@@ -48,7 +48,8 @@ class LockHolder(NamedTuple):
 
 @contextlib.contextmanager
 def hold_gpus(uuids: Sequence[str], home: Path, tell: Callable[[str], None] = lambda line: None) -> Iterator[None]:
-    """Inside, no other scheduler gets these GPUs. Raise if one has. Root takes a GPU whose name another user has, and tells."""
+    """Inside, no other scheduler gets these GPUs. Raise if one has. Root takes a GPU whose name another user has;
+    `tell` gets a line."""
     with contextlib.ExitStack() as held:
         for uuid in uuids:
             if os.geteuid() == 0:

@@ -13,7 +13,7 @@ from rota.live.queued_requests import Awaited, KnownJobAgain, NewJob
 from rota.model.dependency import Dependency
 from rota.wire.spec import After, Spec
 
-Item = NewJob | KnownJobAgain
+EarlierItem = NewJob | KnownJobAgain
 
 
 class KnownJobs:
@@ -22,16 +22,16 @@ class KnownJobs:
     def __init__(self, records: Mapping[int, JobRecord], names_of: str | None = None) -> None:
         """`names_of`: the user among whose jobs names are looked up; None for all users."""
         self.finder, self.names_of = JobFinder(records, names_of), names_of
-        self.earlier: list[Item] = []
-        self._by_name: dict[str, list[Item]] = {}
+        self.earlier: list[EarlierItem] = []
+        self._by_name: dict[str, list[EarlierItem]] = {}
 
-    def add(self, name: str | None, item: Item) -> None:
+    def add(self, name: str | None, item: EarlierItem) -> None:
         """Add an earlier job of the request."""
         self.earlier.append(item)
         if name is not None:
             self._by_name.setdefault(name, []).append(item)
 
-    def earlier_named(self, name: int | str | None) -> list[Item]:
+    def earlier_named(self, name: int | str | None) -> list[EarlierItem]:
         return self._by_name.get(name, []) if isinstance(name, str) else []
 
 

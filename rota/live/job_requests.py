@@ -193,7 +193,7 @@ def _is_held(state: State, job: int) -> bool:
 
 def _check_again(record: JobRecord, by: Actor) -> None:
     """Raise ForbiddenError if an ended job would run again as the scheduler's user, and a Unix user who is not that user asks. A
-    job from the time when the scheduler served one user is such a job, whoever submitted it."""
+    job from the time when the scheduler served one user is such a job, also one that another user submitted."""
     if by.uid is not None and record.submitted.uid is None:
         problem = f"Job {record.id} runs as the scheduler's own user; you are {by.name}."
-        raise ForbiddenError(problem, hint="submit it anew, as a job of yours: rota submit")
+        raise ForbiddenError(problem, hint="rota submit, for a job that runs as you")

@@ -28,7 +28,7 @@ class Actor:
     may_name_others: bool = False
     """Whether submissions may name another user as the job's owner."""
     names_hidden: bool = False
-    """Whether the names of other users' jobs are hidden from those who are no operators."""
+    """Whether the names of other users' jobs are hidden from users without the role of operator."""
 
     @property
     def is_operator(self) -> bool:
