@@ -10,10 +10,11 @@ from dataclasses import dataclass
 from rota.agent import rules
 from rota.agent.attempt_files import LaunchOrder, order_of
 from rota.agent.constants import KILL, RENEW, RESIZE, RESUME, SUSPEND
+from rota.agent.health_check import CheckHealth
 from rota.model.codec import Codec, Plain
 from rota.model.commands import Kill, Renew, Resume, Suspend, SuspendKind
 
-PROTOCOL = 4
+PROTOCOL = 5
 """Version of these messages. A scheduler ends the agents of a cluster that use another version, and starts its own."""
 
 
@@ -40,9 +41,10 @@ class Forget:
     attempt: int
 
 
-AgentMessage = LaunchOrder | Suspend | Resume | ChangeSize | Kill | Renew | Forget
+JobMessage = LaunchOrder | Suspend | Resume | ChangeSize | Kill | Renew | Forget
+AgentMessage = JobMessage | CheckHealth
 
-_CODEC = Codec(Suspend, SuspendKind, Resume, ChangeSize, Kill, Renew, Forget)
+_CODEC = Codec(Suspend, SuspendKind, Resume, ChangeSize, Kill, Renew, Forget, CheckHealth)
 _OPERATIONS = {Suspend: SUSPEND, Resume: RESUME, ChangeSize: RESIZE, Kill: KILL, Renew: RENEW}
 
 

@@ -24,9 +24,10 @@ from rota.agent.gpu_readings import GpuWatch, Readings
 from rota.agent.gpu_report import GpuReport, plain_report
 from rota.agent.gpu_use import gpu_use, holders
 from rota.agent.gpus import find_gpus
+from rota.agent.health_check import CheckHealth, HealthChecks
 from rota.agent.host_memory import parking_gib, total_gib
 from rota.agent.machine import AttemptManager
-from rota.agent.messages import AgentMessage, Forget, agent_command, decode_message
+from rota.agent.messages import Forget, JobMessage, agent_command, decode_message
 from rota.agent.node_files import NodeFiles, boot_number, keep_boot_number
 from rota.agent.node_parking import with_parking
 from rota.agent.other_programs import OtherPrograms
@@ -99,6 +100,7 @@ class NodeAgent:
         self._machine = AttemptManager(folder, self._ring, detached=detached)
         self._watch = GpuWatch() if uuids else None
         self._others = OtherPrograms(folder)
+        self._health = HealthChecks(self._ring)
 
     def _ring(self) -> None:
         self._rang.set()
@@ -124,6 +126,9 @@ class NodeAgent:
             lost: list[list[Any]] = []
             for plain in asked["do"]:
                 message = decode_message(plain)
+                if isinstance(message, CheckHealth):
+                    self._health.request(message)
+                    continue
                 self._carry_out(message)
                 reply = self._machine.answer(message.job, message.attempt) if not isinstance(message, Forget) else None
                 lost += [[message.job, message.attempt, reply.outcome]] if reply is not None else []
@@ -132,6 +137,8 @@ class NodeAgent:
             told = self._machine.inventory() if asked["whole"] else changed
             parts = [each._asdict() for each in told]
         answer = {"message": asked["message"], "boot": self.facts.boot, "lost": lost, "parts": parts}
+        health = self._health.results()
+        answer |= {"health": health} if health else {}
         answer |= {"gpus": self._gpus()} if asked.get("gpus") else {}
         answer |= {"agent": self._token, "facts": asdict(self.facts)} if asked.get("agent") != self._token else {}
         return json.dumps(answer | {"boot_s": boot_s()})  # last, because the rest may have taken a while
@@ -181,10 +188,11 @@ class NodeAgent:
 
     def close(self) -> None:
         self._machine.close()
+        self._health.close()
         if self._watch is not None:
             self._watch.close()
 
-    def _carry_out(self, message: AgentMessage) -> None:
+    def _carry_out(self, message: JobMessage) -> None:
         if isinstance(message, LaunchOrder):
             self._launch(message)
         elif isinstance(message, Forget):

@@ -87,6 +87,25 @@ def up(
             help="With --ray: directory on a local disk. Default: ~/.local/state/rota/nodes.",
         ),
     ] = None,
+    health_check: Annotated[
+        str | None,
+        typer.Option(
+            "--health-check", metavar="CMD", help="Command that must pass on a node before jobs start there. No shell runs it."
+        ),
+    ] = None,
+    health_check_seconds: Annotated[
+        float | None,
+        typer.Option(
+            "--health-check-seconds",
+            parser=flag.number("--health-check-seconds", like="30"),
+            metavar="NUMBER",
+            help="Time limit of a health check, in s. Default: 30.",
+        ),
+    ] = None,
+    health_check_every: Annotated[
+        str | None,
+        typer.Option("--health-check-every", metavar="LENGTH", help="Interval between checks of a node, like 10m. Default: 10m."),
+    ] = None,
     journal: Annotated[
         str | None,
         typer.Option("--journal", metavar="URL", help="PostgreSQL database for the journal. Default: a SQLite file in the home."),
@@ -119,6 +138,8 @@ def up(
 
     Example: rota up --pretend "4xV100 + 2xK80" --policy tiresias
     """
+    from rota.cli.moments import seconds_of
+    from rota.live.node_health import health_flags
     from rota.server.serve import ServeOptions, check_options, check_texts, serve
     from rota.wire.home import home_folder, other_owner
 
@@ -140,6 +161,7 @@ def up(
         tls_key=Path(tls_key).expanduser().absolute() if tls_key is not None else None,
         given=setup,
         forget=tuple(forget or ()),
+        health=health_flags(health_check, health_check_seconds, seconds_of(health_check_every, "--health-check-every")),
         lease_seconds=lease_seconds,
         log_mb=log_mb,
         keep_days=_days_kept(keep_history),

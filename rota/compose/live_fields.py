@@ -53,5 +53,8 @@ SIMULATED: Mapping[str, str] = {
 }
 """Fields that only a simulation has, and why."""
 
-REMEMBERED_FIELDS = tuple(name for name in LIVE if name not in ("policy", "placer"))
-"""Fields whose flags a home keeps. Its setup names the policy and the placer apart from them."""
+HEALTH = ("health_check", "health_check_seconds", "health_check_every")
+"""Flags that only a live scheduler has, and that its home keeps too."""
+
+REMEMBERED_FIELDS = (*(name for name in LIVE if name not in ("policy", "placer")), *HEALTH)
+"""Flags that a home keeps. Its setup names the policy and the placer apart from them."""

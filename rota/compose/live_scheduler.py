@@ -5,6 +5,7 @@ from dataclasses import fields
 from typing import Any
 
 from rota.compose.codecs import codec_for
+from rota.compose.live_fields import LIVE
 from rota.compose.make_setup import find_parts, make_setup
 from rota.compose.parse_tactics import make_tactics, recorded_tactics
 from rota.compose.registry import make_placer, split_pair
@@ -35,7 +36,9 @@ def make_home_setup(
 ) -> HomeSetup:
     """Return the setup of a home. The placer of a pair such as `tiresias+pal` overrides `placer`. Flags override `base`."""
     policy, pair = split_pair(policy)
-    study = Study(trace="", policy=policy, placer=pair or placer, **{name: flag.text for name, flag in flags.items()})
+    study = Study(
+        trace="", policy=policy, placer=pair or placer, **{name: flag.text for name, flag in flags.items() if name in LIVE}
+    )
     tenants = given_tenants(flags)
     parts = find_parts(study, tenants=tenants)
     made = make_setup(study, parts, base, given_beliefs(flags, context_gib, ()), tenants)

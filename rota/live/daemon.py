@@ -39,6 +39,7 @@ from rota.live.listing import by_number, page_of
 from rota.live.log_chunks import log_chunk
 from rota.live.machine_requests import MachineRequests
 from rota.live.new_jobs import NewJobs
+from rota.live.node_health import NodeHealth, health_check_of
 from rota.live.node_log import NodeLog
 from rota.live.node_rows import node_rows
 from rota.live.old_jobs import OldJobs
@@ -188,6 +189,7 @@ class Daemon:
         return PolicyClient(self._worker(policy), self._items.put, self.clock, policy=policy)
 
     def _context(self) -> DriverContext:
+        check = health_check_of(self.setup.flags)
         return DriverContext(
             wake=lambda: self._items.put(None),
             submitted=self.history.submitted,
@@ -196,6 +198,7 @@ class Daemon:
             device=lambda gpu: device_of(self.scheduler.state, self._cluster.devices, gpu),
             epoch=self.journal.epoch,
             tell=self._tell,
+            health=NodeHealth(check, lambda: self.scheduler.state, self.machines.next_drain, lambda: self._items.put(None)),
         )
 
     # The loop ----------------------------------------------------------------------------------------------------

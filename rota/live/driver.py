@@ -17,6 +17,7 @@ import itertools
 import json
 from collections import Counter
 from collections.abc import Callable, Iterable, Mapping, Sequence
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -26,6 +27,7 @@ from rota.agent.disk import LOGS
 from rota.agent.gpu_readings import Readings
 from rota.agent.gpu_report import read_report
 from rota.agent.gpu_use import GpuUse, combine_uses
+from rota.agent.health_check import checks_of
 from rota.agent.log import LIMIT_BYTES, LogPiece, log_end, read_log
 from rota.agent.messages import Forget, encode_message
 from rota.agent.node_agent import NodeFacts, read_facts
@@ -37,11 +39,12 @@ from rota.live.driver_protocol import DriverCommand, DriverContext
 from rota.live.journal_store import lead_lost
 from rota.live.late_starts import LateStarts
 from rota.live.node_channel import HostReply, NodeChannel, ReachableHost
+from rota.live.node_health import NodeHealth
 from rota.live.node_messages import LaunchOrders, log_path
 from rota.live.reported_steps import within_requested
 from rota.live.step_rates import MeasuredRows, measured_of
 from rota.model.cluster import Cluster, Node
-from rota.model.commands import Launch, Renew
+from rota.model.commands import Kill, Launch, Renew
 from rota.model.events import (
     Exited,
     External,
@@ -118,11 +121,12 @@ class Driver:
         self._first_ended: dict[AttemptKey, AttemptStatus] = {}
         """First parts of gangs that have ended while other parts have not."""
         self._late = LateStarts()
+        self._health: NodeHealth | None = None
         self._look()
 
     @property
     def look_every_seconds(self) -> float:
-        if self.nodes_can_leave:
+        if self.nodes_can_leave or (self._health is not None and self._health.busy):
             return LOOK_SECONDS
         return FOREVER if all(each.facts.pretend for each in self._seen.values()) else OTHERS_SECONDS
 
@@ -137,7 +141,7 @@ class Driver:
 
     def open(self, context: DriverContext) -> None:
         make_folder(self.home / LOGS)
-        self._context = context
+        self._context, self._health = context, context.health
         self._orders.open(context)
         self._first_joined = len(context.cluster().nodes)
         self._channel.open(context.wake)
@@ -250,11 +254,13 @@ class Driver:
         answers, launches = list[External](), list[tuple[Launch, str]]()
         for command in commands:
             if isinstance(command, Launch):
-                launches.append((command, self._launch(command)))
+                launches.append((command, self._wait_for_health(command) or self._launch(command)))
                 for node in self._at_all(command.nodes):
                     answers += node.parts.again(command.job, command.attempt)
                 continue
             nodes = self._at_all(command.nodes)
+            if isinstance(command, Kill) and self._health is not None:
+                self._health.drop(command.job)
             for node in nodes:
                 if node.host or isinstance(command, Renew):
                     node.add(self._orders.message(command, nodes))
@@ -286,6 +292,34 @@ class Driver:
             node.add(message)
         return ""
 
+    def _wait_for_health(self, command: Launch) -> str:
+        """Return why a launch waits for health checks; empty if it may go, or an agent knows it already."""
+        key = command.job, command.attempt
+        if self._health is None or any(key in node.known for node in self._at_all(command.nodes)):
+            return ""
+        return self._health.admit(command, self._context.clock())
+
+    def _launch_healthy(self, now_s: float) -> list[External]:
+        """Launch what has waited for health checks that have passed. Return drains that end without a check."""
+        if self._health is None:
+            return []
+        for command in self._health.ready(now_s):
+            self._health.drop(command.job)
+            self._launch(command)
+        return self._health.look(now_s)
+
+    def _request_checks(self, health: NodeHealth) -> None:
+        """Put requests for health checks into the nodes' outboxes, and kills of launches that were given up."""
+        bounds = self._context.cluster().node_first.tolist()
+        for number, request in health.requests():
+            node = self._at(number)
+            if node is not None and node.host:
+                gpus = self._orders.cuda_numbers(node, range(bounds[number], bounds[number + 1]))
+                node.add(replace(request, gpus=tuple(gpu for gpu in gpus if gpu is not None)))
+        for kill in health.kills():
+            for node in self._at_all(kill.nodes):
+                node.add(replace(kill, nodes=()))
+
     def _note_start(self, command: Launch, problem: str) -> None:
         """Note which nodes have not acknowledged a launch, each time that the core sends it."""
         key = command.job, command.attempt
@@ -298,6 +332,8 @@ class Driver:
     def _send(self, now_s: float, *, idle: bool = True) -> None:
         """Send one message to each node that has something in its outbox and owes no answer; `idle`: also to nodes that are due
         to be asked for their state. A node whose clock is not known is asked for that first."""
+        if self._health is not None:
+            self._request_checks(self._health)
         for node in self._nodes.values():
             ready = node.outbox if node.behind_s is not None else []
             if not node.host or node.sent is not None or not (ready or (idle and now_s >= node.due_s)):
@@ -325,6 +361,7 @@ class Driver:
             events += self._advance(node, now_s)
         for line in self._channel.notes():
             self._context.tell(line)
+        events += self._launch_healthy(now_s)
         self._send(now_s)
         events += self._take_replies(now_s)
         if self._reports and now_s >= self._reported_s + REPORT_EVERY_SECONDS:
@@ -380,6 +417,8 @@ class Driver:
             return []
         node.take(changed, whole)
         events: list[External] = taken
+        if self._health is not None and "health" in reply:
+            events += self._health.take(checks_of(reply["health"]), now_s)
         if node.number is not None and (whole or now_s >= node.reported_s + HEARTBEAT_SECONDS):
             node.reported_s = now_s
             report = NodeReported(node.number, node.facts.boot, now_s, node.inventory())

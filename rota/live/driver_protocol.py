@@ -11,6 +11,7 @@ from typing import Protocol
 from rota.agent.attempt_files import AttemptStatus
 from rota.agent.gpu_readings import Readings
 from rota.agent.log import LogPiece
+from rota.live.node_health import NodeHealth
 from rota.model.cluster import Cluster
 from rota.model.commands import JobCommand, Renew
 from rota.model.events import External
@@ -37,6 +38,8 @@ class DriverContext:
     """Epoch in which the daemon is leader, which rises with every leader; 0 if there is only one."""
     tell: Callable[[str], None] = lambda line: None
     """Print a line for the operator."""
+    health: NodeHealth | None = None
+    """Health checks before launches; None if every launch goes at once."""
 
 
 class DriverProtocol(Protocol):

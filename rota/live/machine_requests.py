@@ -33,6 +33,11 @@ class MachineRequests:
         self._state, self._lock, self._put, self._answer = state, lock, put, answer
         self._last = 0
 
+    def next_drain(self) -> int:
+        """Return the number of a new drain. For the thread of the loop."""
+        self._last = max(self._last, self._state().nodes.last_drain) + 1
+        return self._last
+
     def drain(
         self,
         places: Sequence[str],
@@ -53,9 +58,8 @@ class MachineRequests:
             if end_s <= now_s or end_s <= start_s:
                 raise OptionError("the end is not after the beginning, or is in the past.", field="until", hint="--for 2h")
             gpus = tuple(gpu for place in places for gpu in _gpus_of(state, place, start_s, end_s))
-            self._last = max(self._last, state.nodes.last_drain) + 1
-            numbers.append(self._last)
-            return [GpusDrained(self._last, gpus, now_s, start_s, end_s, reason, by)]
+            numbers.append(self.next_drain())
+            return [GpusDrained(numbers[0], gpus, now_s, start_s, end_s, reason, by)]
 
         self._change(events)
         with self._lock:

@@ -35,7 +35,9 @@ def can_resize(spec: Spec) -> bool:
 def check_priority(priority: int, *, operator: bool) -> None:
     """Raise OptionError for a priority that only an operator may give to a job."""
     if priority > 0 and not operator:
-        raise OptionError("is above 0, which only an operator may give.", field="priority", value=priority, hint="priority: 0")
+        raise OptionError(
+            "is above 0, which only an operator may give.", field="priority", value=priority, hint="0, or ask an operator"
+        )
 
 
 def to_job_spec(sent: Submission, wall_s: float, *, can_park: bool = False) -> JobSpec:

@@ -248,6 +248,8 @@ class GpusDrained:
     reason: str = ""
     by: str | None = None
     """Name of the user who requested it; None if unknown."""
+    by_check: bool = False
+    """Whether a health check failed there. The scheduler ends the drain when the check passes again."""
 
 
 @plain_value

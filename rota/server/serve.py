@@ -9,7 +9,7 @@ import threading
 import time
 from collections.abc import Callable, Mapping
 from contextlib import closing, nullcontext, suppress
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any
 
@@ -101,6 +101,8 @@ class ServeOptions:
     new home is `POLICY`."""
     forget: tuple[str, ...] = ()
     """Fields whose values this home forgets."""
+    health: GivenFlags = field(default_factory=dict)
+    """Flags of health checks that were given (`rota.live.node_health`)."""
     lease_seconds: float | None = None
     """How long jobs keep running without the scheduler, in seconds; None for `LEASE_SECONDS`, or with `ray` for
     `CLUSTER_LEASE_SECONDS`."""
@@ -152,6 +154,7 @@ def check_options(options: ServeOptions, say: Callable[[str], None] = lambda lin
     _check_plain(options)
     driver, pretend, gpus = _on_this_machine(options) if options.ray is None else _on_a_cluster(options, say)
     flags = read_flags(options.given, driver.discover_cluster(), [name for names in driver.devices() for name in names])
+    flags = replace(flags, given={**flags.given, **options.health})
     checked = CheckedOptions(driver, pretend, flags, forgettable(options.forget), gpus)
     before = last_setup(find_journal(options.home, options.journal))
     _type_assumptions(checked, _first_setup(options, checked, before).flags)

@@ -30,7 +30,7 @@ def gpus_drained(state: State, settings: Settings, event: GpusDrained) -> None:
         return
     if event.from_s <= state.now_s:
         without(state, set(gpus), begun=True)  # the latest reason and end count
-    nodes.drains[event.number] = Drain(event.number, gpus, event.from_s, event.until_s, event.reason, event.by)
+    nodes.drains[event.number] = Drain(event.number, gpus, event.from_s, event.until_s, event.reason, event.by, event.by_check)
     follow_drains(state)
 
 

@@ -37,7 +37,7 @@ def note_exit(state: State, settings: Settings, event: Exited) -> None:
     if asked or late or node not in parts or event.outcome not in (Outcome.FAILED, Outcome.LOST):
         return
     nodes = state.nodes
-    if job in nodes.failing_jobs:
+    if job in nodes.failing_jobs or (nodes.drained and any(nodes.cluster.gpu_node.item(gpu) == node for gpu in nodes.drained)):
         return
     if any(each.job == job for other, failed in nodes.failed_starts.items() if other != node for each in failed):
         nodes.failing_jobs.add(job)

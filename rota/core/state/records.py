@@ -80,6 +80,8 @@ class Drain:
     reason: str
     by: str | None
     """Name of the user who requested it; None if unknown."""
+    by_check: bool = False
+    """Whether a health check failed there. The scheduler ends the drain when the check passes again."""
 
 
 @value

@@ -10,7 +10,7 @@ import typer
 
 import rota
 from rota.cli.main import make_app
-from rota.compose.live_fields import LIVE, REMEMBERED_FIELDS, SIMULATED
+from rota.compose.live_fields import HEALTH, LIVE, REMEMBERED_FIELDS, SIMULATED
 from rota.compose.study import study_fields
 from rota.core.settings import Settings
 from rota.experiments.grid import Grid
@@ -34,7 +34,8 @@ def flags(command: str) -> dict[str, Any]:
 def test_a_field_is_live_or_of_simulations_alone() -> None:
     assert not set(LIVE) & set(SIMULATED)
     assert {*LIVE, *SIMULATED} == set(study_fields()), "put a new field of Study into LIVE or into SIMULATED"
-    assert {*REMEMBERED_FIELDS, "policy", "placer"} == set(LIVE) and all(SIMULATED.values())
+    assert {*REMEMBERED_FIELDS, "policy", "placer"} == {*LIVE, *HEALTH} and all(SIMULATED.values())
+    assert not set(HEALTH) & set(study_fields()), "flags of health checks are no fields of a study"
 
 
 def test_up_has_the_flags_of_sim_that_are_live_and_no_other() -> None:
