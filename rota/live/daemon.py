@@ -24,10 +24,10 @@ from rota.live.accepting import accepted
 from rota.live.arrays import number_of
 from rota.live.clock import Clock
 from rota.live.cluster_changes import ClusterChanges, device_of, named_nodes, never_run
-from rota.live.dependencies import Earlier, find_awaited
+from rota.live.dependencies import KnownJobs, find_awaited
 from rota.live.driver_protocol import DriverCommand, DriverContext, DriverProtocol
 from rota.live.durable_writer import DurableWriter
-from rota.live.find_record import find_array, find_record
+from rota.live.find_record import JobFinder
 from rota.live.history import JobHistory
 from rota.live.home_id import home_id
 from rota.live.home_setup import HomeSetup, known_devices
@@ -423,43 +423,44 @@ class Daemon:
 
     # Requests ----------------------------------------------------------------------------------------------------
 
-    def submit(self, sent: Submission) -> JobRow:
+    def submit(self, sent: Submission, by: Actor | None = None) -> JobRow:
         """Submit a job or an array, which is durable when this returns. Raise if it can never run here. A submission that is
         repeated with the same key is one job."""
-        item = self._request(sent)
+        item = self._request(sent, KnownJobs(self.history, None if by is None else by.names_of))
         self._items.put(item)
         return self.job(str(self._answer(item.done)))
 
-    def submit_many(self, submissions: Sequence[Submission]) -> list[TakenRow]:
+    def submit_many(self, submissions: Sequence[Submission], by: Actor | None = None) -> list[TakenRow]:
         """Submit all of these jobs or none. They are durable, in one transaction, when this returns. An error names the first job
         that is refused. A job whose key is known is not submitted again."""
-        items, possible, earlier = [], set[Kind](), list[Earlier]()
+        items, possible = [], set[Kind]()
+        known = KnownJobs(self.history, None if by is None else by.names_of)
         for index, each in enumerate(submissions):
             with naming(index):
-                items.append(self._request(each, possible, earlier))
-                earlier.append(Earlier(each.spec.name, items[-1]))
+                items.append(self._request(each, known, possible))
+                known.add(each.spec.name, items[-1])
         self._items.put(Together(items))
         taken = [self._answer(item.done) for item in items]
         return [TakenRow(id=job, name=self.job(str(job)).name) for job in taken]
 
     def _request(
-        self, sent: Submission, possible: set[Kind] | None = None, earlier: Sequence[Earlier] = ()
+        self, sent: Submission, known: KnownJobs, possible: set[Kind] | None = None
     ) -> NewJob | NewArray | KnownJobAgain:
-        """Return the request for a submission. `possible`: kinds of jobs that can run here, which are not checked again;
-        `earlier`: jobs of the same request."""
+        """Return the request for a submission. `known`: jobs for which it may wait; `possible`: kinds of jobs that can run here,
+        which are not checked again."""
         tasks = tasks_of(sent) if is_array(sent) else [sent]
         before = self.history.keys.find(tasks[0])
         if before is not None:  # even if no new job can be accepted now
             return KnownJobAgain(number_of(self.history.records[before]), Future())
         self._journal_writer.check_room()
-        first = self._prepared(tasks[0], possible, earlier)
+        first = self._prepared(tasks[0], known, possible)
         return new_array(first, tasks) if is_array(sent) else first
 
-    def _prepared(self, sent: Submission, possible: set[Kind] | None = None, earlier: Sequence[Earlier] = ()) -> NewJob:
+    def _prepared(self, sent: Submission, known: KnownJobs, possible: set[Kind] | None = None) -> NewJob:
         state, now = self.scheduler.state, self.clock()
         wanted, way, why = accepted(sent, self.driver, state, now, pretend=self.setup.pretend, possible=possible)
         with self._lock:
-            after = find_awaited(sent.spec, self.history, earlier)
+            after = find_awaited(sent.spec, known)
         return NewJob(sent, wanted, way, why, Future(), after)
 
     def _answer(self, done: "Future[T]") -> T:
@@ -500,7 +501,8 @@ class Daemon:
         if found is None:
             if ended:
                 self._journal_writer.check_room()
-            again = {record.id: self._prepared(self._about_jobs.again(record, wanted)) for record in ended}
+            known = KnownJobs(self.history)
+            again = {record.id: self._prepared(self._about_jobs.again(record, wanted, by), known) for record in ended}
             self._items.put(item := AboutJobs(wanted, by, again, Future()))
             found = self._answer(item.done)
         with self._lock:
@@ -524,17 +526,15 @@ class Daemon:
             return page_of(self.history, self.scheduler.state, self.driver.running(), self.clock(), wanted)
 
     def job(self, key: str, unique: bool = False, user: str | None = None) -> JobRow:
-        """Return a job. `user`: the user among whose jobs the key is looked up; None for all users."""
+        """Return a job. `user`: the user among whose jobs a name is looked up; None for all users."""
         with self._lock:
-            records = self.history.records
-            if user is not None:
-                records = {job: record for job, record in records.items() if record.submitted.user == user}
-            array = find_array(records, key, self.history.arrays, unique=unique)
+            finder = JobFinder(self.history.records, user, self.history.arrays)
+            array = finder.find_array(key, unique=unique)
             if array is not None:
                 return self.history.array_rows([array], self.scheduler.state, self.clock())[0]
-            record = find_record(records, key, unique=unique, arrays=self.history.arrays)
+            record = finder.find(key, unique=unique)
             row = self.history.rows([record], self.scheduler.state, self.driver.running(), self.clock())[0]
-            trials = trials_of(self.scheduler.state, record.id, self.history.records)
+            trials = trials_of(self.scheduler.state, record.id, self.history.records, user)
             return replace(row, spec={**shown_spec(record.current, record.name), "after": record.after}, trials=trials)
 
     def why(self, job: int) -> WhyRow:
@@ -544,10 +544,10 @@ class Daemon:
         named = [replace(each, sentence=f"{each.sentence} {late}") if each.code == STARTING else each for each in found.reasons]
         return replace(found, reasons=named) if late else found
 
-    def events(self, job: int) -> list[EventRow]:
-        """Return the events of a job, the oldest first."""
+    def events(self, job: int, user: str | None = None) -> list[EventRow]:
+        """Return the events of a job, the oldest first. `user`: the user whose jobs are named; None for all users."""
         with open_past(self.home, self._words) as journal:
-            return event_rows(journal, self.history.one(job))
+            return event_rows(journal, self.history.one(job), user)
 
     def report(self, by: str, days: int) -> UsageReportRow:
         """Return the usage of the last days in UTC, today included, by user, tenant, type or day."""

@@ -4,61 +4,73 @@ Names are resolved when the job is submitted. Another job of the same request is
 before the names of earlier jobs.
 """
 
-from collections.abc import Mapping, Sequence
-from typing import NamedTuple
+from collections.abc import Mapping
 
 from rota.errors import RotaError, SpecError
-from rota.live.find_record import find_array, find_record
+from rota.live.find_record import JobFinder
 from rota.live.history import JobHistory
 from rota.live.job_record import JobRecord
 from rota.live.queued_requests import Awaited, KnownJobAgain, NewArray, NewJob
 from rota.model.dependency import Dependency
 from rota.wire.spec import After, Spec
 
-
-class Earlier(NamedTuple):
-    """An earlier job of the same request."""
-
-    name: str | None
-    item: NewJob | NewArray | KnownJobAgain
+EarlierItem = NewJob | NewArray | KnownJobAgain
 
 
-def find_awaited(spec: Spec, history: JobHistory, earlier: Sequence[Earlier]) -> tuple[Awaited, ...]:
+class KnownJobs:
+    """Jobs for which the jobs of one request may wait: those of the scheduler, and earlier ones of the same request."""
+
+    def __init__(self, history: JobHistory, names_of: str | None = None) -> None:
+        """`names_of`: the user among whose jobs names are looked up; None for all users."""
+        self.history, self.names_of = history, names_of
+        self.finder = JobFinder(history.records, names_of, history.arrays)
+        self.earlier: list[EarlierItem] = []
+        self._by_name: dict[str, list[EarlierItem]] = {}
+
+    def add(self, name: str | None, item: EarlierItem) -> None:
+        """Add an earlier job of the request."""
+        self.earlier.append(item)
+        if name is not None:
+            self._by_name.setdefault(name, []).append(item)
+
+    def earlier_named(self, name: int | str | None) -> list[EarlierItem]:
+        return self._by_name.get(name, []) if isinstance(name, str) else []
+
+
+def find_awaited(spec: Spec, known: KnownJobs) -> tuple[Awaited, ...]:
     """Return the jobs for which a job waits, each task of an array among them. Jobs that have ended as they must are left out.
     Raise SpecError for a job that is unknown, or that has ended in another way."""
-    return tuple(found for at, each in enumerate(spec.awaited) for found in _found(at, each, history, earlier))
+    return tuple(found for at, each in enumerate(spec.awaited) for found in _found(at, each, known))
 
 
-def _found(at: int, after: After, history: JobHistory, earlier: Sequence[Earlier]) -> list[Awaited]:
+def _found(at: int, after: After, known: KnownJobs) -> list[Awaited]:
     field, hint = f"after.{at}", "after: [412], or the name of a job; rota jobs --all"
     if after.index is not None:
-        if after.index >= len(earlier):
+        if after.index >= len(known.earlier):
             problem = "is not the index of an earlier job of the same request; the first has index 0."
             raise SpecError(problem, field=field, value=str(after.index), hint="put that job before this one")
-        return [Awaited(None, earlier[after.index].item, after.when)]
-    same = [each.item for each in earlier if each.name == after.job]
+        return [Awaited(None, known.earlier[after.index], after.when)]
+    same = known.earlier_named(after.job)
     if len(same) > 1:
         raise SpecError("is the name of several jobs of this request.", field=field, value=str(after.job), hint="{index: 0}")
     if same:
         return [Awaited(None, same[0], after.when)]
     try:
-        array = find_array(history.records, str(after.job), history.arrays, unique=True)
-        if array is None:
-            records = [find_record(history.records, str(after.job), unique=True, arrays=history.arrays)]
-        else:
-            records = history.tasks(array)
+        array = known.finder.find_array(str(after.job), unique=True)
+        records = [known.finder.find(str(after.job), unique=True)] if array is None else known.history.tasks(array)
     except RotaError as error:
         raise SpecError(error.message, field=field, hint=error.hint or hint) from None
     for record in records:
-        _check_possible(record, after, field)
+        _check_possible(record, after, field, known)
     return [Awaited(record.id, None, after.when) for record in records if not record.ended]
 
 
-def _check_possible(record: JobRecord, after: After, field: str) -> None:
+def _check_possible(record: JobRecord, after: After, field: str, known: KnownJobs) -> None:
     """Raise SpecError if a job has ended in another way than it must."""
     if record.ended and not after.when.met(record.phase):
         said = "was cancelled" if record.phase == "cancelled" else f"has {record.phase}"
-        problem = f"job {record.id} {record.name} {said}, so this job could never start when it {after.when.text}."
+        name = f" {record.name}" if known.names_of in (None, record.submitted.user) else ""
+        problem = f"job {record.id}{name} {said}, so this job could never start when it {after.when.text}."
         raise SpecError(problem, field=field, value=str(after.job), hint="leave it out, or rota requeue that job first")
 
 

@@ -5,7 +5,7 @@ That a job was submitted is not written a second time: its record says so.
 """
 
 from collections.abc import Mapping
-from dataclasses import dataclass, fields
+from dataclasses import dataclass, fields, replace
 from enum import StrEnum
 from typing import Any, NamedTuple
 
@@ -132,8 +132,11 @@ def submitted(record: JobRecord) -> JobEvent:
     return JobEvent(kind=EventKind.SUBMITTED, at_s=record.submitted_s, by=record.submitted.user)
 
 
-def event_row(job: int, event: JobEvent) -> EventRow:
-    """Return an event as clients see it."""
+def event_row(job: int, event: JobEvent, names_of: str | None = None) -> EventRow:
+    """Return an event as clients see it. `names_of`: the user whose jobs are named; None for all users."""
+    if names_of is not None:
+        others = (each if each.user == names_of else each._replace(name="") for each in event.given_to)
+        event = replace(event, given_to=tuple(others))
     return EventRow(
         job=job,
         at=iso(event.at_s) or "",
@@ -189,7 +192,7 @@ def _running(event: JobEvent) -> str:
 def _reason(event: JobEvent) -> str:
     """Return why a job gave up its GPUs, with a comma or a colon before it."""
     policy = f" [policy {event.policy}]" if event.policy else ""
-    others = _listed([f"{each.id} {each.name} ({each.user})" for each in event.given_to])
+    others = _listed([" ".join(filter(None, (str(each.id), each.name, f"({each.user})"))) for each in event.given_to])
     match event.cause:
         case Cause.DISPLACED:
             return f": its GPUs go to {others}{policy}"

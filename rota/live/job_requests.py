@@ -12,10 +12,10 @@ from rota.agent.outcome import length_text, worked_seconds
 from rota.core.state.parkable import may_park
 from rota.core.state.phases import HELD
 from rota.core.state.state import State
-from rota.errors import ConflictError, SpecError
+from rota.errors import ConflictError, ForbiddenError, SpecError
 from rota.live.arrays import number_of
 from rota.live.dependencies import still_awaited
-from rota.live.find_record import find_array, find_record
+from rota.live.find_record import JobFinder, find_array
 from rota.live.history import JobHistory, Statuses
 from rota.live.job_changes import change_event
 from rota.live.job_record import JobRecord
@@ -65,11 +65,13 @@ class JobRequests:
         found = (find_array(self._history.records, key, self._history.arrays, unique=True) for key in wanted.jobs)
         return list(dict.fromkeys(each for each in found if each is not None))
 
-    def again(self, record: JobRecord, wanted: JobRequest) -> Submission:
+    def again(self, record: JobRecord, wanted: JobRequest, by: Actor | None) -> Submission:
         """Return the submission of an ended job that is to run again. A deadline that has passed is left out, and so are
-        dependencies on jobs that have ended."""
+        dependencies on jobs that have ended, and a priority that only an operator may give."""
         spec = record.spec
         changes: dict[str, Any] = {"after": still_awaited(record, self._history.records)}
+        if by is not None and not by.is_operator:
+            changes["priority"] = min(spec.priority, 0)
         if wanted.max_run_time is not None:
             changes["max_run_time"] = wanted.max_run_time
         if spec.deadline is not None and spec.deadline.timestamp() <= self._clock():
@@ -100,15 +102,18 @@ class JobRequests:
         """Return the jobs that a request names, with all tasks of its arrays that it may concern. Raise ForbiddenError if the
         user may not change one of them."""
         history, found = self._history, list[JobRecord]()
+        finder = JobFinder(history.records, None if by is None else by.names_of, history.arrays)
         for key in wanted.jobs:
-            array = find_array(history.records, key, history.arrays, unique=True)
+            array = finder.find_array(key, unique=True)
             if array is None:
-                found.append(find_record(history.records, key, unique=True, arrays=history.arrays))
+                found.append(finder.find(key, unique=True))
             else:
                 found += [record for record in history.tasks(array) if _may_concern(wanted.verb, record)]
         if by is not None:
             for record in found:
                 by.check_owns(record.submitted.user, f"Job {record.id}")
+                if wanted.verb is Verb.REQUEUE and record.ended:
+                    _check_again(record, by)
         return list({record.id: record for record in found}.values())
 
     def _records(self, wanted: JobRequest, by: Actor | None, state: State) -> list[JobRecord]:
@@ -211,3 +216,11 @@ def _may_concern(verb: Verb, record: JobRecord) -> bool:
 
 def _is_held(state: State, job: int) -> bool:
     return job in state.jobs.row and state.jobs.is_blocked(job, HELD)
+
+
+def _check_again(record: JobRecord, by: Actor) -> None:
+    """Raise ForbiddenError if an ended job would run again as the scheduler's user, and a Unix user who is not that user asks. A
+    job from the time when the scheduler served one user is such a job, also one that another user submitted."""
+    if by.uid is not None and record.submitted.uid is None:
+        problem = f"Job {record.id} runs as the scheduler's own user; you are {by.name}."
+        raise ForbiddenError(problem, hint="rota submit, for a job that runs as you")

@@ -41,9 +41,10 @@ def all_events(journal: Journal, record: JobRecord) -> list[JobEvent]:
     return [submitted(record), *journal.events_of(record.id)]
 
 
-def event_rows(journal: Journal, record: JobRecord) -> list[EventRow]:
-    """Return the events of a job as clients see them, the oldest first."""
-    return [event_row(record.id, event) for event in all_events(journal, record)]
+def event_rows(journal: Journal, record: JobRecord, names_of: str | None = None) -> list[EventRow]:
+    """Return the events of a job as clients see them, the oldest first. `names_of`: the user whose jobs are named; None for all
+    users."""
+    return [event_row(record.id, event, names_of) for event in all_events(journal, record)]
 
 
 def usage_report(journal: Journal, by: str, days: int, now_s: float) -> UsageReportRow:

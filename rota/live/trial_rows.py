@@ -9,8 +9,11 @@ from rota.model.trial import Trial, TrialVerdict
 from rota.wire.rows import TrialRow
 
 
-def trials_of(state: State, job: int, records: Mapping[int, JobRecord]) -> list[TrialRow]:
-    """Return the trials of a job, oldest first. Of finished trials, the core keeps the last ones."""
+def trials_of(state: State, job: int, records: Mapping[int, JobRecord], names_of: str | None = None) -> list[TrialRow]:
+    """Return the trials of a job, oldest first. Of finished trials, the core keeps the last ones. `names_of`: the user whose
+    jobs are named; None for all users."""
+    if names_of is not None:
+        records = {number: record for number, record in records.items() if record.submitted.user == names_of}
     known = state.beliefs
     found = {number: each for number, each in (*known.past_trials.items(), *known.trials.items()) if job in each.jobs}
     return [_row(state, found[number], job, records) for number in sorted(found)]

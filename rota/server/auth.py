@@ -9,6 +9,7 @@ import asyncio
 import ipaddress
 import re
 from collections.abc import Collection, MutableMapping
+from dataclasses import replace
 from typing import Any
 
 from starlette.datastructures import Headers, MutableHeaders
@@ -35,8 +36,9 @@ _HOST = re.compile(r"(\[[0-9a-f:.]+\]|[a-z0-9._-]+)(?::\d{1,5})?", re.ASCII)
 class RequestGuard:
     """Middleware that passes on only requests that are allowed."""
 
-    def __init__(self, app: ASGIApp, *, identities: Identities, allowed_hosts: Collection[str]) -> None:
-        self._app, self._identities = app, identities
+    def __init__(self, app: ASGIApp, *, identities: Identities, allowed_hosts: Collection[str], hide_names: bool = False) -> None:
+        """`hide_names`: whether users do not see the names of other users' jobs."""
+        self._app, self._identities, self._hide_names = app, identities, hide_names
         self._hosts = {name.lower() for name in allowed_hosts} | {"localhost"}
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
@@ -63,7 +65,7 @@ class RequestGuard:
         path: str = scope["path"]
         actor = self._actor(scope, headers.getlist("authorization"))
         if actor is not None:
-            scope[ACTOR] = actor
+            scope[ACTOR] = replace(actor, names_hidden=True) if self._hide_names else actor
             if scope["method"] not in _READING:
                 try:
                     actor.check_user()

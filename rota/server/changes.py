@@ -2,6 +2,7 @@
 
 import asyncio
 import contextlib
+from collections import Counter
 from typing import Protocol
 
 from anyio import CapacityLimiter, to_thread
@@ -32,24 +33,29 @@ class ChangeFeed:
         self.most_waiting = MAX_WAITING
         self._number = 0
         self._waiting = 0
+        self._waiting_of: Counter[str] = Counter()
         self._closed = False
         self._news = asyncio.Event()
         self._watch: asyncio.Task[None] | None = None
         # A thread of its own, so that waiting takes none of the threads that serve other requests.
         self._thread = CapacityLimiter(1)
 
-    async def after(self, seen: int, timeout: float) -> int:
-        """Wait until the number of changes differs from `seen`, at most `timeout` seconds. Return the number."""
+    async def after(self, seen: int, timeout: float, user: str | None = None) -> int:
+        """Wait until the number of changes differs from `seen`, at most `timeout` seconds. Return the number. `user`: who waits.
+        One user's clients take at most half of the places; None: they may take all, as those of operators."""
         number = await to_thread.run_sync(self._daemon.wait_for_change, seen, 0.0)
         self._number = max(self._number, number)
         # A number below `seen` comes from a restarted daemon, which is a change too.
         if number != seen or timeout <= 0 or self._closed:
             return number
-        if self._waiting >= min(MAX_WAITING, self.most_waiting):
+        most = min(MAX_WAITING, self.most_waiting)
+        if self._waiting >= most or (user is not None and self._waiting_of[user] >= max(most // 2, 1)):
             raise HttpError(
                 BusyError("Too many clients wait for changes.", hint="ask again in a second"), 503, {"Retry-After": "1"}
             )
         self._waiting += 1
+        if user is not None:
+            self._waiting_of[user] += 1
         try:
             with contextlib.suppress(TimeoutError):
                 async with asyncio.timeout(min(timeout, MAX_WAIT_SECONDS)):
@@ -62,6 +68,8 @@ class ChangeFeed:
                             watch.result()  # raises the daemon's error to the client
         finally:
             self._waiting -= 1
+            if user is not None:
+                self._waiting_of -= Counter((user,))  # a user with none is forgotten
         return self._number
 
     def close(self) -> None:

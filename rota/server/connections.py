@@ -11,7 +11,7 @@ import resource
 import socket
 import struct
 from collections import OrderedDict
-from typing import Any, NamedTuple
+from typing import Any, NamedTuple, Protocol
 
 import h11
 from uvicorn.protocols.http.h11_impl import H11Protocol
@@ -54,6 +54,14 @@ class ConnectionLimits(NamedTuple):
         return cls.under(1 << 20 if soft == resource.RLIM_INFINITY else soft)
 
 
+class OpenConnection(Protocol):
+    """One open connection."""
+
+    @property
+    def at_work(self) -> bool: ...
+    def drop(self) -> None: ...
+
+
 class ConnectionTable:
     """Open connections of one server, by peer, the oldest first. Used in one event loop."""
 
@@ -61,13 +69,13 @@ class ConnectionTable:
         self.limits = limits
         self.closed_early = 0
         """Number of connections closed to make room."""
-        self._by_peer: dict[Peer, OrderedDict[TimedProtocol, None]] = {}
+        self._by_peer: dict[Peer, OrderedDict[OpenConnection, None]] = {}
         self._count = 0
 
     def __len__(self) -> int:
         return self._count
 
-    def add(self, connection: "TimedProtocol", peer: Peer) -> None:
+    def add(self, connection: OpenConnection, peer: Peer) -> None:
         """Add a connection. If there are too many, close another one; if all others serve requests, close this one."""
         mine = self._by_peer.setdefault(peer, OrderedDict())
         mine[connection] = None
@@ -77,7 +85,7 @@ class ConnectionTable:
         elif self._count > self.limits.total:
             self._close_one(max(self._by_peer.values(), key=len))
 
-    def remove(self, connection: "TimedProtocol", peer: Peer) -> None:
+    def remove(self, connection: OpenConnection, peer: Peer) -> None:
         mine = self._by_peer.get(peer, OrderedDict())
         if connection in mine:
             del mine[connection]
@@ -85,7 +93,7 @@ class ConnectionTable:
             if not mine:
                 del self._by_peer[peer]
 
-    def _close_one(self, connections: "OrderedDict[TimedProtocol, None]") -> None:
+    def _close_one(self, connections: OrderedDict[OpenConnection, None]) -> None:
         for _ in range(len(connections)):
             oldest = next(iter(connections))
             if not oldest.at_work:

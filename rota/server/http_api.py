@@ -110,15 +110,15 @@ class ServedDaemon(ChangeSource, Protocol):
 
     @property
     def machines(self) -> ServedMachines: ...
-    def submit(self, sent: Submission) -> JobRow: ...
-    def submit_many(self, submissions: Sequence[Submission]) -> list[TakenRow]: ...
+    def submit(self, sent: Submission, by: Actor) -> JobRow: ...
+    def submit_many(self, submissions: Sequence[Submission], by: Actor) -> list[TakenRow]: ...
     def request(self, wanted: JobRequest, by: Actor) -> list[RequestRow]: ...
     def change_job(self, job: int, spec: Spec, changed: Collection[str], by: Actor) -> JobRow: ...
     def jobs(self, wanted: JobFilter = UNFINISHED) -> list[JobRow]: ...
     def page(self, wanted: JobFilter = UNFINISHED) -> PageRow: ...
     def job(self, key: str, unique: bool = False, user: str | None = None) -> JobRow: ...
     def why(self, job: int) -> WhyRow: ...
-    def events(self, job: int) -> list[EventRow]: ...
+    def events(self, job: int, user: str | None = None) -> list[EventRow]: ...
     def report(self, by: str, days: int) -> UsageReportRow: ...
     def logs(self, job: int, offset: int, limit: int, tail: int | None = None) -> LogChunk: ...
     def status(self) -> StatusRow: ...
@@ -152,7 +152,7 @@ def make_app(
         telemetry={"tracing": False, "metrics": False, "logs": False, "auto_configure": False},
     )
     app.state.changes = ChangeFeed(daemon)
-    app.add_middleware(RequestGuard, identities=identities, allowed_hosts=allowed_hosts)
+    app.add_middleware(RequestGuard, identities=identities, allowed_hosts=allowed_hosts, hide_names=hide_names)
     _errors(app)
 
     describe(app)
@@ -184,7 +184,7 @@ def _router(daemon: ServedDaemon, changes: ChangeFeed, privacy: Privacy) -> APIR
             problem = InputError("there is no such job.", field="job", value=shown(key), hint="rota jobs")
             raise HttpError(problem, HTTPStatus.NOT_FOUND)
         try:
-            return daemon.job(key, unique, privacy.searched_user(key, by))
+            return daemon.job(key, unique, by.names_of)
         except OptionError as error:
             raise HttpError(error, HTTPStatus.CONFLICT) from None
 
@@ -199,7 +199,7 @@ def _router(daemon: ServedDaemon, changes: ChangeFeed, privacy: Privacy) -> APIR
         """Submit a job. When the response arrives, the job is in the journal. Repeating a submission with the same
         `idempotency_key` returns the existing job."""
         _check(sent, by)
-        return JsonAnswer(daemon.submit(sent), HTTPStatus.CREATED)
+        return JsonAnswer(daemon.submit(sent, by), HTTPStatus.CREATED)
 
     @api.get("/jobs", response_model=list[JobRow])
     def jobs(
@@ -246,7 +246,7 @@ def _router(daemon: ServedDaemon, changes: ChangeFeed, privacy: Privacy) -> APIR
         for index, each in enumerate(sent):
             with naming(index):
                 _check(each, by)
-        return JsonAnswer(daemon.submit_many(sent), HTTPStatus.CREATED)
+        return JsonAnswer(daemon.submit_many(sent, by), HTTPStatus.CREATED)
 
     # A key is an id, a name or the unique beginning of one. Names may contain slashes, hence `path`; longer paths come first.
     @api.get("/jobs/{key:path}/why", response_model=WhyRow, responses=_OF_A_JOB)
@@ -260,7 +260,7 @@ def _router(daemon: ServedDaemon, changes: ChangeFeed, privacy: Privacy) -> APIR
         their own jobs."""
         row = found(key, by)
         privacy.check_may_read(row, by, "history")
-        return JsonAnswer(daemon.events(row.id))
+        return JsonAnswer(daemon.events(row.id, by.names_of))
 
     @api.get("/jobs/{key:path}/logs", response_model=LogChunk, responses=_OF_A_JOB)
     def logs(key: str, offset: Offset = 0, limit: Limit = 65_536, tail: Tail = None, *, by: By) -> JsonAnswer:
@@ -315,9 +315,9 @@ def _router(daemon: ServedDaemon, changes: ChangeFeed, privacy: Privacy) -> APIR
     add_machine_requests(api, daemon)
 
     @api.get("/changes", response_model=ChangeRow, responses=problems(_NOT_NOW))
-    async def wait(seen: Seen = 0, timeout: Timeout = 20.0) -> JsonAnswer:
+    async def wait(seen: Seen = 0, timeout: Timeout = 20.0, *, by: By) -> JsonAnswer:
         """Wait until something has changed."""
-        return JsonAnswer(ChangeRow(number=await changes.after(seen, timeout)))
+        return JsonAnswer(ChangeRow(number=await changes.after(seen, timeout, None if by.is_operator else by.name)))
 
     return api
 
@@ -338,7 +338,7 @@ def _owner_of(request: Request) -> OwnerOf:
 
 
 async def _submission(request: Request) -> Submission:
-    return read_submission(await request.body(), _owner_of(request))
+    return await to_thread.run_sync(read_submission, await request.body(), _owner_of(request))
 
 
 async def _submissions(request: Request) -> list[Submission]:

@@ -7,7 +7,8 @@ from typing import Any
 import uvicorn
 from fastapi import FastAPI
 
-from rota.server.connections import BACKLOG, HEADER_SECONDS, ConnectionLimits, ConnectionTable, protocol
+from rota.server.connections import BACKLOG, ConnectionLimits, ConnectionTable, protocol
+from rota.server.handshakes import Handshake
 from rota.server.repeated_errors import COUNTS_SECONDS, counted_errors, log_loop_error
 from rota.server.tls import Certificate
 
@@ -65,11 +66,9 @@ class HttpServer(uvicorn.Server):
             return made
 
         return await asyncio.get_running_loop().create_server(
-            connection,
+            lambda: Handshake(self.table, certificate, connection),
             sock=listener,
-            ssl=certificate.context,
             backlog=self.config.backlog,
-            ssl_handshake_timeout=HEADER_SECONDS,
         )
 
     async def on_tick(self, counter: int) -> bool:

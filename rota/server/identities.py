@@ -64,8 +64,7 @@ class Identities:
         if not self.all_users:
             return None
         name = user_of(uid)
-        known = None if self._file is None else self._file.by_name(name)
-        role = Role.USER if known is None else known.role
+        role = Role.USER if self._file is None else self._file.role_of(name)
         return Actor(name, role, uid, may_name_others=role is Role.OPERATOR)
 
     def job_owner(self, actor: Actor, named: str | None) -> JobOwner:

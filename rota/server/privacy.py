@@ -21,7 +21,20 @@ class Privacy:
         if by.is_operator or row.user == by.name:
             return row
         name = f"job-{row.id}" if self.hide_names else row.name
-        return replace(row, name=name, command="", metrics={}, spec=None, last_change="", problem=None)
+        return replace(
+            row,
+            name=name,
+            command="",
+            metrics={},
+            spec=None,
+            trials=None,
+            profile=None,
+            last_change="",
+            problem=None,
+            park_reason=None,
+            limits_problem=None,
+            steps_problem=None,
+        )
 
     def rows(self, rows: Sequence[JobRow], by: Actor) -> list[JobRow]:
         return list(rows) if by.is_operator else [self.row(row, by) for row in rows]
@@ -37,7 +50,3 @@ class Privacy:
         if not by.is_operator and row.user != by.name:
             hint = f"ask {row.user} or an operator"
             raise ForbiddenError(f"The {what} of job {row.id} is for {row.user}; you are {by.name}.", hint=hint)
-
-    def searched_user(self, key: str, by: Actor) -> str | None:
-        """Return the user among whose jobs a name is looked up; None for all users. A number is not a name."""
-        return by.name if self.hide_names and not by.is_operator and not key.isdecimal() else None

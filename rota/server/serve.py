@@ -281,7 +281,7 @@ def _serve(options: ServeOptions, checked: CheckedOptions, journal: Journal, run
     cluster = checked.driver.discover_cluster()
     certificate = certificate_of(options)
     ways = listening(options.listen, options.home, all_users=options.all_users, tls=certificate is not None)
-    with hold_gpus(checked.gpus_here, options.home), ways as listeners:
+    with hold_gpus(checked.gpus_here, options.home, say), ways as listeners:
         before = journal.setup()
         setup, last = _first_setup(options, checked, before), journal.last
         try:

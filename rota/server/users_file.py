@@ -149,10 +149,17 @@ class UsersFile:
         self._seen: tuple[int, ...] | None = None
         self._users: Users = {}
         self._by_hash: Mapping[str, KnownUser] = {}
+        self._damaged = False
 
     def by_name(self, name: str) -> KnownUser | None:
         self._refresh()
         return self._users.get(name)
+
+    def role_of(self, name: str) -> Role:
+        """Return the role of a Unix user: `user` unless the file has another one. While the file cannot be read, Unix users may
+        only read, since any of them may be a viewer."""
+        known = self.by_name(name)
+        return Role.VIEWER if self._damaged else Role.USER if known is None else known.role
 
     def by_token(self, token: str) -> KnownUser | None:
         """Return the user with this token; None if there is none, or it has expired."""
@@ -172,8 +179,8 @@ class UsersFile:
             return
         self._seen = seen
         try:
-            self._users = read_users(self._home)
+            self._users, self._damaged = read_users(self._home), False
         except InputError as problem:
-            self._users = {}
-            self._on_problem(f"{problem.message} No user's token is accepted until it is mended.")
+            self._users, self._damaged = {}, True
+            self._on_problem(f"{problem.message} No user's token is accepted, and Unix users may only read, until it is mended.")
         self._by_hash = {user.token_sha256: user for user in self._users.values() if user.token_sha256 is not None}

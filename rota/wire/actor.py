@@ -27,10 +27,17 @@ class Actor:
     """Unix user as whom jobs of this actor run; None if they run as the scheduler's own user."""
     may_name_others: bool = False
     """Whether submissions may name another user as the job's owner."""
+    names_hidden: bool = False
+    """Whether the names of other users' jobs are hidden from users without the role of operator."""
 
     @property
     def is_operator(self) -> bool:
         return self.role is Role.OPERATOR
+
+    @property
+    def names_of(self) -> str | None:
+        """User whose jobs the actor may find by name; None for those of all users."""
+        return self.name if self.names_hidden and not self.is_operator else None
 
     def owns(self, user: str) -> bool:
         """Return whether a job of this user is the actor's own, or an operator asks."""

@@ -49,6 +49,10 @@ MIN_WEIGHT, MAX_WEIGHT = 1e-6, 1e6
 MAX_TEXT = 4096
 MAX_TYPES = 64
 MAX_AFTER = 1000
+MAX_CLASSES, MAX_WIDE_CLASSES = 64, 8
+"""Maximum number of character classes in a pattern, and of classes with characters beyond Latin-1. To compile such a class takes
+up to 10 ms, so a pattern of hundreds would keep the scheduler from serving other users."""
+_WIDE = re.compile(r"[^\x00-\xff]|\\[uUN]")
 _DEADLINES_S = 0.0, 253370764800.0
 """Range of deadlines as Unix times: the years 1970 to 9998."""
 
@@ -423,6 +427,9 @@ class Spec(_Strict):
     def _pattern(cls, value: str | None) -> str | None:
         if value is None or value == PROGRESS_BY_SESSION:
             return value
+        classes = value.count("[")
+        if classes > MAX_CLASSES or min(classes, len(_WIDE.findall(value))) > MAX_WIDE_CLASSES:
+            raise ValueError("has too many character classes, like [a-z]. Match the text around the step only")
         try:
             groups = re.compile(value).groups
         except (re.error, RecursionError, OverflowError) as problem:

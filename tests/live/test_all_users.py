@@ -5,13 +5,13 @@ import os
 import signal
 import socket
 import subprocess
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any
 
 import pytest
 
-from rota.errors import ForbiddenError, SpecError, UnreachableError
+from rota.errors import ForbiddenError, RotaError, SpecError, UnreachableError
 from rota.wire.client import Client
 from tests.live.agent.users import ANA, LEO, PATH
 from tests.live.all_users import Shared
@@ -24,8 +24,10 @@ VICTIM = LEO
 
 
 @pytest.fixture
-def shared(public: Path) -> Iterator[Shared]:
+def shared(public: Path, request: pytest.FixtureRequest) -> Iterator[Shared]:
     place = Shared(public)
+    if getattr(request, "param", False):
+        place.flags["--hide-names"] = ""
     try:
         place.up()
         yield place
@@ -230,3 +232,32 @@ def test_a_socket_of_one_user_refuses_others(public: Path) -> None:
         assert "PermissionError" in found.stderr
     finally:
         place.close()
+
+
+@pytest.mark.parametrize("shared", [True], indirect=True, ids=["hide-names"])
+def test_hidden_names_of_others_come_out_nowhere(shared: Shared) -> None:
+    """Neither in rows, nor in errors that list or repeat the names of jobs, nor in the history of one's own jobs."""
+    his = shared.submit_as(LEO.pw_uid, "exit 3", name="7-secret-plan")
+    running = shared.submit_as(LEO.pw_uid, SLEEP, name="secret-run", gpus=4)
+    assert shared.ended(his) == "failed"
+    hers = shared.submit_as(ANA.pw_uid, "true", name="hers", after=[{"job": running, "when": "ended"}])
+    after = lambda what: lambda client: client.submit_spec({"run": "true", "after": [what]}, workdir="/").id  # noqa: E731
+    tries: list[Callable[[Client], Any]] = [
+        *(lambda client, key=key: client.job(key).to_dict() for key in ("7", "999", "secret-run", "secret", "se", "\u0667")),
+        *(lambda client, key=key: len(client.cancel_many([key])) for key in ("999", "secret-run", "secret", running, "7")),
+        *(after(what) for what in (his, "secret-run", "secret", "7-secret-plan", "nothing")),
+        *(lambda client, key=key: client.why(key).to_dict() for key in (hers, running, his, "secret-run")),
+        lambda client: [each.to_dict() for each in client.jobs(True)],
+        lambda client: [each.to_dict() for each in client.events(hers)],
+        lambda client: [each.to_dict() for each in client.nodes()],
+        lambda client: client.status().to_dict(),
+    ]
+    for number, act in enumerate(tries):
+        try:
+            seen = json.dumps(shared.as_user(ANA.pw_uid, act))
+        except RotaError as problem:
+            seen = str(problem)
+        for name in ("secret-plan", "secret-run"):
+            assert name not in seen.replace(f"'{name}'", "").replace(f"'7-{name}'", ""), (number, seen)
+    assert not shared.rows()[running].ended
+    assert shared.client().job("secret-run").id == running, "the operator sees them"

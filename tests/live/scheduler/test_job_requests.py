@@ -3,13 +3,16 @@
 import json
 import time
 from collections.abc import Callable
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
 
-from rota.errors import ConflictError, InputError, SpecError, UnknownNameError
+from rota.errors import ConflictError, ForbiddenError, InputError, SpecError, UnknownNameError
 from rota.live.daemon import Daemon
 from rota.server.bodies import read_change
+from rota.wire.actor import Actor, Role
+from rota.wire.job_filter import JobFilter
 from rota.wire.job_request import JobPattern, JobRequest, Verb
 from rota.wire.rows import JobRow, RequestRow
 from tests.live.scheduler.test_daemon import PATIENCE, ended, running, submit
@@ -205,3 +208,28 @@ def _started_s(daemon: Daemon, job: int) -> float:
     started = daemon.history.records[job].started_s
     assert started is not None
     return started
+
+
+def test_a_job_that_ran_as_the_schedulers_user_is_not_submitted_again_by_a_unix_user(tmp_path: Path) -> None:
+    """The scheduler served one user then, and serves all Unix users now: else a job of theirs from then would run as root."""
+    ana, olga = Actor("ana", Role.USER, 4001), Actor("olga", Role.OPERATOR, 4002, may_name_others=True)
+    wanted = JobRequest(verb=Verb.REQUEUE, jobs=("1",))
+    with running(tmp_path) as daemon:
+        job = submit(daemon, "true")
+        ended(daemon, job)
+        for actor in (ana, olga):
+            with pytest.raises(ForbiddenError, match="runs as the scheduler's own user"):
+                daemon.request(wanted, actor)
+            with pytest.raises(ForbiddenError):
+                daemon.request(replace(wanted, dry_run=True), actor)
+        assert len(daemon.jobs(JobFilter(everything=True))) == 1
+        assert ended(daemon, daemon.request(wanted, replace(ana, uid=None))[0].job.id).phase == "finished"
+
+
+def test_a_user_does_not_keep_a_priority_that_an_operator_gave_to_an_earlier_job(tmp_path: Path) -> None:
+    ana, olga = Actor("ana", Role.USER), Actor("olga", Role.OPERATOR)
+    with running(tmp_path) as daemon:
+        job = submit(daemon, "true", priority=100)
+        ended(daemon, job)
+        wanted = JobRequest(verb=Verb.REQUEUE, jobs=(str(job),))
+        assert [daemon.request(wanted, actor)[0].job.priority for actor in (ana, olga)] == [0, 100]

@@ -4,13 +4,15 @@ import os
 import secrets
 import subprocess
 import sys
+from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
 
-from rota.agent.gpu_lock import hold_gpus, holder_of
+from rota.agent.gpu_lock import LOCK, ROOT_LOCKS, hold_gpus, holder_of
 from rota.errors import RotaError
 from rota.wire.client import user_name
+from tests.stranger import STRANGER, as_stranger, root_only
 
 HOLDS = """
 import sys
@@ -23,9 +25,12 @@ with hold_gpus(sys.argv[2:], Path(sys.argv[1])):
 
 
 @pytest.fixture
-def uuid() -> str:
+def uuid() -> Iterator[str]:
     """No other test, on this machine or in another checkout, has it."""
-    return f"GPU-test-{secrets.token_hex(8)}"
+    made = f"GPU-test-{secrets.token_hex(8)}"
+    yield made
+    for left in ROOT_LOCKS.glob(f"{made}*"):
+        left.unlink()
 
 
 def test_two_processes_never_have_the_same_gpu(uuid: str, tmp_path: Path) -> None:
@@ -61,3 +66,53 @@ def test_a_home_with_a_long_name_is_cut_off_and_the_lock_holds(uuid: str, tmp_pa
 def test_pretend_gpus_need_no_lock(tmp_path: Path) -> None:
     with hold_gpus([], tmp_path), hold_gpus([], tmp_path):
         pass
+
+
+TAKES = """
+import os, socket, sys
+os.setgid(int(sys.argv[1])), os.setuid(int(sys.argv[1]))
+box = socket.socket(socket.AF_UNIX, socket.SOCK_DGRAM)
+box.bind(b"\\0" + sys.argv[2].encode())
+print("has it", flush=True)
+sys.stdin.read()
+"""
+
+
+@root_only
+def test_another_user_does_not_keep_root_from_its_gpus(uuid: str, tmp_path: Path) -> None:
+    """Any user can take the name, and hold it for ever."""
+    command = [sys.executable, "-c", TAKES, str(STRANGER), LOCK + uuid]
+    with subprocess.Popen(command, stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True) as other:
+        assert other.stdin is not None and other.stdout is not None
+        assert other.stdout.readline() == "has it\n"
+        told: list[str] = []
+        with hold_gpus([uuid], tmp_path, told.append):
+            assert len(told) == 1 and uuid in told[0] and "nobody" in told[0]
+            with pytest.raises(RotaError, match="is scheduled already"), hold_gpus([uuid], tmp_path):
+                pass
+        other.stdin.close()
+
+
+@root_only
+def test_a_user_does_not_get_a_gpu_of_root_nor_change_its_locks(uuid: str, tmp_path: Path) -> None:
+    def take() -> None:
+        with hold_gpus([uuid], Path("/nonexistent")):
+            pass
+
+    assert as_stranger(take) == 0
+    with hold_gpus([uuid], tmp_path):
+        assert as_stranger(take) != 0
+        assert as_stranger(lambda: (ROOT_LOCKS / uuid).unlink()) != 0
+        assert as_stranger(lambda: (ROOT_LOCKS / uuid).read_text()) != 0
+
+
+@root_only
+def test_the_name_alone_of_a_scheduler_of_root_counts(uuid: str, tmp_path: Path) -> None:
+    """One of an earlier version locks no file."""
+    command = [sys.executable, "-c", TAKES, "0", LOCK + uuid]
+    with subprocess.Popen(command, stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True) as other:
+        assert other.stdin is not None and other.stdout is not None
+        assert other.stdout.readline() == "has it\n"
+        with pytest.raises(RotaError, match="is scheduled already"), hold_gpus([uuid], tmp_path):
+            pass
+        other.stdin.close()

@@ -8,7 +8,7 @@ import pytest
 from rota.agent.attempt_files import AttemptStatus
 from rota.core.snapshot import make_codec
 from rota.live.history import JobHistory
-from rota.live.job_events import JobEvent, sentence
+from rota.live.job_events import Cause, EventKind, JobEvent, OtherJob, event_row, sentence
 from rota.live.job_record import JobRecord
 from rota.live.journal import Journal
 from rota.live.read_past import all_events, usage_report
@@ -231,3 +231,11 @@ def test_nothing_is_written_for_a_job_that_waits_or_progresses(home: Home) -> No
         home.submit(2.0, gpus=2, steps=2e6)
     written = home.journal._store.rows("SELECT job, count(*) FROM job_events GROUP BY job")
     assert written == [(1, 1)], "of the running job its start, and of the waiting ones nothing"
+
+
+def test_a_user_who_sees_only_their_own_names_reads_numbers_of_others() -> None:
+    others = (OtherJob(7, "secret", "leo"), OtherJob(8, "mine", "ana"))
+    event = JobEvent(kind=EventKind.SUSPENDED, at_s=0.0, cause=Cause.DISPLACED, given_to=others)
+    row = event_row(1, event, "ana")
+    assert row.given_to == [7, 8] and "its GPUs go to 7 (leo) and 8 mine (ana)" in row.text
+    assert "7 secret (leo)" in event_row(1, event).text

@@ -90,7 +90,7 @@ class Standin:
             for done, number in answered:
                 done.set_result(number)
 
-    def submit(self, sent: Submission) -> JobRow:
+    def submit(self, sent: Submission, by: Actor | None = None) -> JobRow:
         spec, user, workdir, env, key = sent.spec, sent.user, sent.workdir, sent.env, sent.idempotency_key
         if key and (before := self.keys.get((user, key))) is not None:
             if self.sent[before] != (spec, user, workdir, env):
@@ -134,7 +134,7 @@ class Standin:
             replace(self.rows[job], phase="cancelled", reason=None, accelerator=None, placement=None, finished_at=now())
         )
 
-    def submit_many(self, submissions: Sequence[Submission]) -> list[TakenRow]:
+    def submit_many(self, submissions: Sequence[Submission], by: Actor | None = None) -> list[TakenRow]:
         for index, each in enumerate(submissions):
             with naming(index):
                 self._check(each.spec)
@@ -224,7 +224,7 @@ class Standin:
         end = offset + len(whole)
         return LogChunk(text=whole.decode("utf-8", "replace"), next_offset=end, ended=ended and end == len(self.output[job]))
 
-    def events(self, job: int) -> list[EventRow]:
+    def events(self, job: int, user: str | None = None) -> list[EventRow]:
         row = self.rows[job]
         return [EventRow(job=job, at=row.submitted_at, kind="submitted", text=f"submitted by {row.user}", by=row.user)]
 

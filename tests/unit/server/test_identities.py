@@ -94,3 +94,18 @@ def test_actors_change_only_what_their_role_allows() -> None:
         with pytest.raises(ForbiddenError, match="Only an operator"):
             actor.check_operator()
     operator.check_operator()
+
+
+def test_while_the_file_is_damaged_nobody_has_more_rights_than_it_gave(tmp_path: Path) -> None:
+    told: list[str] = []
+    identities = Identities(TOKEN, tmp_path, all_users=True, on_problem=told.append)
+    set_user(tmp_path, OTHER.pw_name, Role.VIEWER, token=False)
+    assert known(identities, OTHER.pw_uid).role is Role.VIEWER
+    good = (tmp_path / "users.json").read_bytes()
+    for damaged in (good[:-20], b"", b"[]", b'{"version": 1, "users": []}'):
+        (tmp_path / "users.json").write_bytes(damaged)
+        assert known(identities, OTHER.pw_uid).role is Role.VIEWER
+        assert known(identities, os.geteuid()).is_operator
+    assert "may only read" in told[0]
+    (tmp_path / "users.json").write_bytes(good.replace(b"viewer", b"operator"))
+    assert known(identities, OTHER.pw_uid).role is Role.OPERATOR

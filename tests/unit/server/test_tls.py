@@ -1,5 +1,7 @@
 """TLS: who can connect, what a client checks, and renewed certificates."""
 
+import contextlib
+import socket
 import ssl
 import urllib.request
 from pathlib import Path
@@ -8,10 +10,13 @@ import pytest
 import trustme
 
 from rota.errors import NotYours, OptionError, UnreachableError
+from rota.server import handshakes
+from rota.server.connections import ConnectionLimits
 from rota.server.listeners import check_listen, listening
 from rota.server.tls import Certificate
 from rota.wire.client import Client
 from tests.unit.server.standin import serve
+from tests.waiting import LONG_SECONDS, until
 
 
 @pytest.fixture(scope="module")
@@ -103,3 +108,48 @@ def test_with_tls_the_owner_gets_a_socket_in_the_home(tmp_path: Path) -> None:
         assert found[0].url.startswith("https://127.0.0.1:")
         assert found[1].url == f"unix:{tmp_path}/rota.sock" and (tmp_path / "rota.sock").stat().st_mode & 0o777 == 0o600
     assert not (tmp_path / "rota.sock").exists()
+
+
+def test_a_connection_without_a_handshake_counts(authority: trustme.CA, tmp_path: Path) -> None:
+    """Else anyone who reaches the port takes all files that the scheduler may open."""
+    authority.cert_pem.write_to_path(str(tmp_path / "ca.pem"))
+    limits = ConnectionLimits(total=16, per_peer=12, accepts=4)
+    with serve(tmp_path, certificate=Certificate(*files(authority, tmp_path)), limits=limits) as served:
+        lines = [socket.create_connection(("127.0.0.1", served.port), timeout=LONG_SECONDS) for _ in range(60)]
+        try:
+            for line in lines[:40]:
+                with contextlib.suppress(ConnectionResetError):
+                    assert line.recv(1) == b""
+            assert len(served.server.table) <= limits.per_peer
+            assert served.server.table.closed_early >= 40
+            assert Client(served.url, served.token, ca_file=str(tmp_path / "ca.pem")).status().gpus == 6
+        finally:
+            for line in lines:
+                line.close()
+        until(lambda: not len(served.server.table), "all connections are forgotten")
+
+
+def test_a_handshake_that_never_ends_is_given_up(authority: trustme.CA, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(handshakes, "HEADER_SECONDS", 0.3)
+    with serve(tmp_path, certificate=Certificate(*files(authority, tmp_path))) as served:
+        for sent in (b"", b"\x16\x03\x01", b"GET / HTTP/1.1\r\n\r\n"):
+            with socket.create_connection(("127.0.0.1", served.port), timeout=LONG_SECONDS) as line:
+                line.sendall(sent)
+                found = b""
+                with contextlib.suppress(ConnectionResetError):
+                    while piece := line.recv(4096):
+                        found += piece
+                assert b"HTTP" not in found and b"Rota" not in found, "plain HTTP gets no answer"
+        until(lambda: not len(served.server.table), "all connections are forgotten")
+
+
+@pytest.mark.parametrize("version", [ssl.TLSVersion.TLSv1, ssl.TLSVersion.TLSv1_1])
+@pytest.mark.filterwarnings("ignore:ssl.TLSVersion:DeprecationWarning")
+def test_old_versions_of_tls_are_refused(authority: trustme.CA, tmp_path: Path, version: ssl.TLSVersion) -> None:
+    with serve(tmp_path, certificate=Certificate(*files(authority, tmp_path))) as served:
+        old = ssl.create_default_context()
+        authority.configure_trust(old)
+        old.set_ciphers("ALL:@SECLEVEL=0")
+        old.minimum_version = old.maximum_version = version
+        with socket.create_connection(("127.0.0.1", served.port), timeout=LONG_SECONDS) as line, pytest.raises(OSError):
+            old.wrap_socket(line, server_hostname="127.0.0.1")

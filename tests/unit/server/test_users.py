@@ -1,15 +1,20 @@
 """Several users of one API: each changes their own jobs, and sees no more of the others than needed."""
 
 import dataclasses
+import re
 from collections.abc import Iterator
+from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
+from typing import Any
 
 import pytest
 
+from rota.server import changes
 from rota.server.users_file import set_user
 from rota.wire.actor import Role
 from tests.unit.server.asking import ask, submission
 from tests.unit.server.standin import Served, serve
+from tests.waiting import LONG_SECONDS, until
 
 ROLES = {"ana": Role.USER, "leo": Role.USER, "eve": Role.VIEWER, "olga": Role.OPERATOR}
 
@@ -147,3 +152,59 @@ def test_only_an_operator_changes_machines(team: Team) -> None:
     ):
         status, found = team.ask("olga", "POST", path, body)
         assert status == 400 and isinstance(found, dict) and found["hint"], (path, body, found)
+
+
+def test_one_user_does_not_take_all_places_of_those_who_wait_for_changes(team: Team, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(changes, "MAX_WAITING", 4)
+    path = "/changes?seen=1&timeout=10000"
+    with ThreadPoolExecutor(4) as pool:
+        first = [pool.submit(team.ask, "leo", "GET", path) for _ in range(2)]
+        feed = team.served.server.config.app.state.changes
+        until(lambda: feed._waiting == 2, "leo's clients wait")
+        status, found = team.ask("leo", "GET", path)
+        assert status == 503 and isinstance(found, dict) and "Too many" in found["error"]
+        others = [pool.submit(team.ask, who, "GET", path) for who in ("ana", "olga")]
+        until(lambda: feed._waiting == 4, "others wait too")
+        team.submit("ana")
+        assert [each.result(timeout=LONG_SECONDS)[0] for each in (*first, *others)] == [200] * 4
+    assert not feed._waiting_of
+
+
+def _requests(app: Any) -> list[tuple[str, str]]:
+    """Return the method and a path, of leo's job or the node, of each route of the API."""
+    values = {"key": "1", "name": "n1", "number": "1"}
+    (router,) = (each.original_router for each in app.routes if hasattr(each, "original_router"))
+    paths = {route.path: re.sub(r"\{(\w+)(:path)?\}", lambda found: values[found[1]], route.path) for route in router.routes}
+    return [(method, paths[route.path]) for route in router.routes for method in sorted(route.methods - {"HEAD"})]
+
+
+BODIES = {
+    "/jobs": submission() | {"user": "leo"},
+    "/submissions": {"jobs": [{"spec": {"run": "true"}}], "user": "leo", "workdir": "/"},
+    "/cancellations": {"jobs": [1]},
+    "/requests": {"verb": "hold", "jobs": [1]},
+    "/policy": {"policy": "fifo"},
+    "/reservations": {"places": ["n1"], "from_s": 3e9, "seconds": 60.0},
+    "PATCH /jobs/1": {"name": "other"},
+}
+"""Bodies of requests that change something, which do so if an operator sends them."""
+
+
+def test_every_request_that_changes_something_is_refused_to_those_who_may_not(team: Team) -> None:
+    """A new route is checked too: it needs a body here, or the operator's request fails."""
+    team.submit("leo")
+    requests = _requests(team.served.server.config.app)
+    changing = [each for each in requests if each[0] != "GET"]
+    assert len(changing) > 15 and len(requests) > len(changing) + 10
+    before = team.served.daemon.rows[1]
+    for method, path in requests:
+        assert ask(team.served, method, f"/api/v1{path}", token="y" * 43)[0] == 401, (method, path)
+    for method, path in changing:
+        body = BODIES.get(f"{method} {path}", BODIES.get(path, {}))
+        for who in ("eve", "ana"):  # a viewer, and a user who does not own the job
+            status, found = team.ask(who, method, path, body)
+            assert status == 403, (who, method, path, found)
+        assert team.served.daemon.rows == {1: before}, (method, path)
+    for method, path in changing:
+        status, found = team.ask("olga", method, path, BODIES.get(f"{method} {path}", BODIES.get(path, {})))
+        assert status in (200, 201, 404, 409), (method, path, found)

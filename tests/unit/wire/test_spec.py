@@ -149,3 +149,13 @@ def test_a_mistake_in_any_field_is_answered_with_a_line_that_is_right(tmp_path: 
     with pytest.raises(SpecError) as caught:
         read(tmp_path, "run: x\nsteps: 0\n")
     assert caught.value.hint == "steps: 10000"
+
+
+@pytest.mark.parametrize(
+    "pattern", ["(?i)" + "[!-\U0010ffff]" * 9 + r"(\d+)", r"(?i)[\x00-\U0010ffff]" * 9 + "(a)", "[a]" * 65 + "(b)"]
+)
+def test_a_pattern_that_takes_long_to_compile_is_refused(pattern: str) -> None:
+    """The scheduler compiles it, for this user and again at each start. Hundreds of such classes take seconds."""
+    with pytest.raises(ValidationError, match="too many character classes"):
+        Spec(run="true", progress=pattern)
+    assert Spec(run="true", progress="第 ([0-9]+) 步，共 ([0-9]+) 步").progress
