@@ -36,7 +36,7 @@ jobs = st.lists(
 def simulated(drawn: list[Any], steps: float, **fields: Any) -> Record:
     """A run that is checked at every step: `validate` looks at the memory, too."""
     arrivals = tuple(
-        Arrival(at_s, JobSpec(gpus=gpus, profile=name, steps=steps * gpus, gpu_gib=gib, can_park=park))
+        Arrival(at_s, JobSpec(gpus=gpus, profile=name, steps=steps * gpus, gpu_gib=gib or None, can_park=park))
         for at_s, gpus, name, gib, park in sorted(drawn)
     )
     given = {"trace": Trace("drawn", "", arrivals), "rates": RATES, "preset": "ideal", **fields}
