@@ -4,7 +4,7 @@ moves."""
 from typing import Any, ClassVar
 
 import numpy as np
-from hypothesis import given
+from hypothesis import example, given
 from hypothesis import strategies as st
 
 from rota.api import PreparedStudy, prepare
@@ -58,6 +58,21 @@ def studies(draw: st.DrawFn) -> dict[str, Any]:
     }
 
 
+def crowded(seed: int, tactics: str) -> dict[str, Any]:
+    """Small jobs that are spread over all nodes, and gangs that wait for whole nodes: tactics have to move many jobs."""
+    rng = np.random.default_rng(seed)
+    jobs = [Arrival(float(rng.integers(0, 600)), JobSpec(gpus=1, steps=float(rng.integers(5_000, 40_000)))) for _ in range(12)]
+    jobs += [Arrival(float(at_s), JobSpec(gpus=4, steps=3_000.0)) for at_s in range(900, 9_000, 900)]
+    return {
+        "trace": Trace.of("made up", "", jobs),
+        "cluster": "5x(4xV100)",
+        "policy": "fifo",
+        "placer": "spread",
+        "wait_for_locality": True,
+        "tactics": tactics,
+    }
+
+
 def run(study: dict[str, Any]) -> tuple[PreparedStudy, Record, list[tuple[int, float, list[int], list[int]]]]:
     Noted.moves.clear()
     ready = prepare(**study)
@@ -69,6 +84,9 @@ total = 0
 
 
 @examples(180)
+@example(crowded(3, "defragment,migrate"))
+@example(crowded(4, "defragment"))
+@example(crowded(5, "defragment,migrate"))
 @given(studies())
 def check_study(study: dict[str, Any]) -> None:
     global total
@@ -95,17 +113,5 @@ def test_moves_keep_every_promise() -> None:
 
 def test_a_job_that_does_not_lose_its_gpus_stays_where_it_was_moved() -> None:
     """Where no job is suspended for another, only tactics move jobs."""
-    rng = np.random.default_rng(3)
-    jobs = [Arrival(float(rng.integers(0, 600)), JobSpec(gpus=1, steps=float(rng.integers(5_000, 40_000)))) for _ in range(12)]
-    jobs += [Arrival(float(at_s), JobSpec(gpus=4, steps=3_000.0)) for at_s in range(900, 9_000, 900)]
-    _, record, made = run(
-        {
-            "trace": Trace.of("made up", "", jobs),
-            "cluster": "5x(4xV100)",
-            "policy": "fifo",
-            "placer": "spread",
-            "wait_for_locality": True,
-            "tactics": "defragment,migrate",
-        }
-    )
+    _, record, made = run(crowded(3, "defragment,migrate"))
     assert made and record.migrations.sum() == len(made)
