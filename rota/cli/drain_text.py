@@ -1,4 +1,4 @@
-"""Drains and maintenance windows as text."""
+"""Drains, maintenance windows and reservations as text."""
 
 import json
 from collections.abc import Sequence
@@ -9,7 +9,7 @@ from rota.cli import job_text
 if TYPE_CHECKING:
     from rota.wire.rows import DrainRow
 
-_HEADS = ("ID", "WHAT", "FROM", "UNTIL", "BY", "REASON", "JOBS")
+_HEADS = ("ID", "WHAT", "FOR", "FROM", "UNTIL", "BY", "REASON", "JOBS")
 
 
 def print_drains(shaped: str, rows: "Sequence[DrainRow]") -> None:
@@ -26,7 +26,8 @@ def print_drains(shaped: str, rows: "Sequence[DrainRow]") -> None:
         jobs = ", ".join(map(str, (*row.leaving, *row.staying))) or "-"
         start = "now" if row.begun else job_text.clock(row.from_at)
         end = "-" if row.until_at is None else job_text.clock(row.until_at)
-        cells.append((str(row.id), what(row), start, end, job_text.clean(row.by) or "-", job_text.clean(row.reason) or "-", jobs))
+        by, why = job_text.clean(row.by) or "-", job_text.clean(row.reason) or "-"
+        cells.append((str(row.id), what(row), owners(row) or "-", start, end, by, why, jobs))
     for line in aligned(cells):
         job_text.say(line)
 
@@ -38,13 +39,20 @@ def print_data(shaped: str, rows: "Sequence[DrainRow]", *, single: bool = False)
         return
     from rota.cli.output import say
 
-    several = ("places", "leaving", "staying")
+    several = ("places", "leaving", "staying", "tenants", "users")
     flat = [{**row, **{name: "; ".join(map(str, row[name])) for name in several}} for row in plain]
-    say(shaped, rows=flat, heads=("id", "places", "reason", "by", "from_at", "until_at", "begun", "leaving", "staying"))
+    heads = ("id", "places", "reason", "by", "from_at", "until_at", "begun", *several[1:])
+    say(shaped, rows=flat, heads=heads)
 
 
 def what(row: "DrainRow") -> str:
     return ", ".join(map(job_text.clean, row.places))
+
+
+def owners(row: "DrainRow") -> str:
+    """Return for whom GPUs are reserved, such as `tenant vision and user ana`; empty if they are drained."""
+    named = [f"tenant {job_text.clean(each)}" for each in row.tenants] + [f"user {job_text.clean(each)}" for each in row.users]
+    return " and ".join(named)
 
 
 def because(row: "DrainRow") -> str:

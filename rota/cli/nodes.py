@@ -99,7 +99,7 @@ def _sign(gpu: "GpuRow") -> str:
 
 def _health(node: "NodeRow") -> str:
     drains = [_drain(node, drain) for drain in node.drains]
-    by_ray = node.draining and not any(drain.begun and node.name in drain.places for drain in node.drains)
+    by_ray = node.draining and not any(drain.begun and not drain.reserves and node.name in drain.places for drain in node.drains)
     slow = [f"GPU {gpu.index} {problem}" for gpu in node.gpus if (problem := _gpu_health(gpu))]
     if not node.up:
         return "; ".join(["lost", *drains])
@@ -110,7 +110,8 @@ def _drain(node: "NodeRow", drain: "DrainRow") -> str:
     """Return what is drained of a node, by whom, until when and why."""
     from rota.cli import drain_text, job_text
 
-    start = "drained" if drain.begun else f"drained from {job_text.clock(drain.from_at)}"
+    does = f"reserved for {drain_text.owners(drain)}" if drain.reserves else "drained"
+    start = does if drain.begun else f"{does} from {job_text.clock(drain.from_at)}"
     mine = [place.rpartition(":")[2] for place in drain.places if place.rpartition(":")[0] == node.name]
     which = "" if node.name in drain.places else f"GPU {', '.join(mine)} "
     return f"{which}{start}{drain_text.because(drain)}"

@@ -1,10 +1,10 @@
-"""`rota reservations`: list drains and planned maintenance."""
+"""`rota reservations`: list drains, planned maintenance and reservations."""
 
 from rota.cli import common_flags as flag
 
 
 def reservations(home: flag.Home = None, output: flag.Output = "table") -> None:
-    """List drains and planned maintenance, with the jobs that are still there.
+    """List drains, planned maintenance and reservations, with the jobs of others that are still there.
 
     Example: rota reservations -o json
     """

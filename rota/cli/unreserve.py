@@ -1,4 +1,4 @@
-"""`rota unreserve`: end a drain or planned maintenance."""
+"""`rota unreserve`: end a drain, planned maintenance or a reservation."""
 
 from typing import Annotated
 
@@ -12,7 +12,7 @@ def unreserve(
     home: flag.Home = None,
     output: flag.Output = "table",
 ) -> None:
-    """End a drain or planned maintenance, whether it has begun or not. For operators.
+    """End a drain, planned maintenance or a reservation, whether it has begun or not. For operators.
 
     Example: rota unreserve 4
     """

@@ -5,6 +5,7 @@ import numpy as np
 from rota.beliefs.make_options import why_never
 from rota.core.explain_drains import drain_sentences
 from rota.core.explain_quotas import describe_over_quota, describe_reclaimed, mark_quota_reasons
+from rota.core.explain_windows import describe_reserved, mark_reserved, window_sentence, windows_against
 from rota.core.fold.setbacks import MAX_SETBACKS
 from rota.core.plan.pinned import has_min_run, unsaved_jobs
 from rota.core.state.accounts import time_shares
@@ -35,6 +36,8 @@ def reasons(state: State) -> Ints:
     codes[(codes == Reason.OUTRANKED) & np.isin(kind, state.cycle.fragmented)] = Reason.FRAGMENTED
     if state.tenants.tenants is not None or "array_limit" in table.in_use:
         mark_quota_reasons(state, codes)
+    if state.nodes.windows:
+        mark_reserved(state, codes)
     kinds = list(state.jobs.kind_of)
     for row in (state.beliefs.options.best[kind] < 0).nonzero()[0].tolist():
         codes[row] = why_never(kinds[kind[row]], state.nodes.cluster)[0]
@@ -165,6 +168,8 @@ def _describe(state: State, job: int, row: int, code: Reason) -> Explanation:
         return describe_over_quota(state, job)
     if code is Reason.RECLAIMED:
         return describe_reclaimed(state, job)
+    if code is Reason.RESERVED:
+        return describe_reserved(state, job, _pools(state, row))
     if code in (Reason.NO_SUCH_ACCELERATOR, Reason.UNSATISFIABLE):
         _, why = why_never(kind, state.nodes.cluster)
         if state.nodes.gone and state.beliefs.options.best[state.jobs.table.kind[row]] >= 0:
@@ -183,8 +188,13 @@ def _describe(state: State, job: int, row: int, code: Reason) -> Explanation:
         drained = drain_sentences(state, _pools(state, row))
         others = _in_min_run(state, young) + "".join(f" {line}" for line in (*taken_gpus(state), *drained))
         sentence = f"It needs {counted(gpus, 'GPU')} of {types}; {free} {are(free)} free." + _kept_sentence(kept) + others
-        facts = {"gpus": gpus, "free": free, "left_running": kept, "in_min_run": young}
-        return Explanation(code, sentence, facts | ({"drained": drained} if drained else {}))
+        facts: dict[str, object] = {"gpus": gpus, "free": free, "left_running": kept, "in_min_run": young}
+        if drained:
+            facts["drained"] = drained
+        if state.nodes.windows and (against := windows_against(state, job, _pools(state, row))):
+            sentence += "".join(f" {window_sentence(state, job, each, _pools(state, row))}" for each in against)
+            facts["reservations"] = [each.number for each in against]
+        return Explanation(code, sentence, facts)
     if code is Reason.FRAGMENTED:
         return _fragmented(state, row)
     if code is Reason.POLICY_NOTE:

@@ -1,5 +1,7 @@
 """Sentences about drains: what is drained, why, by whom, and for how long."""
 
+from collections.abc import Sequence
+
 from rota.core.state.records import Drain
 from rota.core.state.state import State
 from rota.model.counted import are
@@ -12,7 +14,7 @@ def drain_sentences(state: State, pools: Ints | None = None) -> list[str]:
     """Return a sentence for each node with GPUs that are drained now. `pools`: only of nodes with GPUs of these pools."""
     cluster, found = state.nodes.cluster, []
     for drain in state.nodes.drains.values():
-        if drain.from_s > state.now_s:
+        if drain.from_s > state.now_s or drain.reserves:
             continue
         for node, gpus in gpus_by_node(state, drain).items():
             if pools is None or cluster.gpu_pool.item(gpus[0]) in pools:
@@ -37,14 +39,22 @@ def places_of(state: State, node: int, gpus: list[int]) -> str:
 
 
 def drained_text(state: State, drain: Drain) -> str:
-    """Return by whom, why and for how long something is drained, such as `drained by ana (disk) for another 2 h`."""
+    """Return by whom, why and for how long something is drained or reserved, such as `drained by ana (disk) for another 2 h`."""
     who = f" by {drain.by}" if drain.by else ""
     why = f" ({drain.reason})" if drain.reason else ""
-    left = "" if drain.until_s == FOREVER else f" for another {_length(drain.until_s - state.now_s)}"
-    return f"drained{who}{why}{left}"
+    begins = drain.from_s > state.now_s
+    seconds = drain.until_s - max(drain.from_s, state.now_s)
+    left = "" if drain.until_s == FOREVER else f" for {'' if begins else 'another '}{length_of(seconds)}"
+    return f"{'reserved' + owners_text(drain.tenants, drain.users) if drain.reserves else 'drained'}{who}{why}{left}"
 
 
-def _length(seconds: float) -> str:
+def owners_text(tenants: Sequence[str] | None, users: Sequence[str] | None) -> str:
+    """Return for whom GPUs are reserved, such as ` for tenant vision and user ana`; it may be empty."""
+    named = [f"tenant {each}" for each in tenants or ()] + [f"user {each}" for each in users or ()]
+    return f" for {' and '.join(named)}" if named else ""
+
+
+def length_of(seconds: float) -> str:
     for size, unit in _UNITS:
         if seconds >= size:
             return f"{seconds / size:.1f}".removesuffix(".0") + f" {unit}"

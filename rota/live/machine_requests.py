@@ -1,10 +1,11 @@
-"""Requests of operators about machines: drain and undrain nodes or GPUs, plan maintenance, and remove nodes."""
+"""Requests of operators about machines: drain and undrain nodes or GPUs, plan maintenance, reserve GPUs, and remove nodes."""
 
 import math
 import re
 from collections.abc import Callable, Iterator, Sequence
 from concurrent.futures import Future
 from contextlib import AbstractContextManager
+from dataclasses import replace
 
 from rota.core.state.state import State
 from rota.errors import ConflictError, OptionError, UnknownNameError
@@ -47,9 +48,11 @@ class MachineRequests:
         until_s: float | None = None,
         seconds: float | None = None,
         by: str | None = None,
+        tenants: Sequence[str] = (),
+        users: Sequence[str] = (),
     ) -> DrainRow:
         """Drain nodes or GPUs, each `NODE` or `NODE:GPU`, or `8xA100` for a number of GPUs. `from_s`: now by default. `until_s`
-        or `seconds`: by default until an operator ends it."""
+        or `seconds`: by default until an operator ends it. With `tenants` or `users` the GPUs are reserved for their jobs."""
         numbers: list[int] = []
 
         def events(state: State, now_s: float) -> Sequence[External]:
@@ -58,8 +61,12 @@ class MachineRequests:
             if end_s <= now_s or end_s <= start_s:
                 raise OptionError("the end is not after the beginning, or is in the past.", field="until", hint="--for 2h")
             gpus = tuple(gpu for place in places for gpu in _gpus_of(state, place, start_s, end_s))
+            paths = tuple(_tenant(state, each) for each in tenants)
+            if paths or users:
+                _check_unreserved(state, set(gpus), start_s, end_s)
             numbers.append(self.next_drain())
-            return [GpusDrained(numbers[0], gpus, now_s, start_s, end_s, reason, by)]
+            owners = (paths or None, tuple(users) or None)
+            return [GpusDrained(numbers[0], gpus, now_s, start_s, end_s, reason, by, False, *owners)]
 
         self._change(events)
         with self._lock:
@@ -76,7 +83,9 @@ class MachineRequests:
                 return [NodeReadmitted(place, now_s, by)]
             gpus = tuple(_gpus_of(state, place))
             if set(gpus).isdisjoint(state.nodes.drained):
-                raise ConflictError(f"{place} is not drained by an operator.", hint="rota nodes · rota reservations")
+                numbers = (str(each.number) for each in state.nodes.drains.values() if not set(gpus).isdisjoint(each.gpus))
+                hint = " · ".join(["rota nodes · rota reservations", *(f"rota unreserve {number}" for number in numbers)])
+                raise ConflictError(f"{place} is not drained by an operator.", hint=hint)
             return [GpusUndrained(gpus, now_s, by)]
 
         self._change(events)
@@ -162,6 +171,25 @@ def _choose(state: State, count: int, kind: str, from_s: float, until_s: float) 
         problem = f"{counted(len(gpus), 'GPU')} of type {kind} can be reserved in this time."
         raise OptionError(problem, field="GPUS", value=f"{count}x{kind}", hint="fewer GPUs, or another time: rota reservations")
     return gpus[:count]
+
+
+def _tenant(state: State, path: str) -> str:
+    """Return the path of a tenant, of one that the operator lists if there are any."""
+    found, tenants = "/".join(part for part in path.split("/") if part), state.tenants.tenants
+    if tenants is not None and found not in tenants.paths:
+        raise UnknownNameError("tenant", path, tenants.paths, hint="rota tenants")
+    return found
+
+
+def _check_unreserved(state: State, gpus: set[int], from_s: float, until_s: float) -> None:
+    """Refuse a second reservation of GPUs at the same time."""
+    for other in state.nodes.drains.values():
+        if other.reserves and other.from_s < until_s and from_s < other.until_s and not gpus.isdisjoint(other.gpus):
+            places = ", ".join(drain_row(state, replace(other, gpus=tuple(sorted(gpus.intersection(other.gpus))))).places)
+            raise ConflictError(
+                f"reservation {other.number} has {places} at this time.",
+                hint=f"another time, or first: rota unreserve {other.number}",
+            )
 
 
 def _check_removable(state: State, node: int, *, force: bool) -> None:

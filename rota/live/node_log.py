@@ -4,9 +4,11 @@ from collections.abc import Iterable
 from dataclasses import replace
 
 from rota.core.explain_drains import drained_text, gpus_by_node, places_of
+from rota.core.explain_windows import kept_by_strangers
 from rota.core.learn.failing_nodes import failing_nodes
 from rota.core.state.records import Drain
 from rota.core.state.state import State
+from rota.core.state.windows import can_leave
 
 MAX_NAMED = 8
 
@@ -41,8 +43,9 @@ class NodeLog:
         found += [f"{names[node]} is back" for node in sorted(self._down - down - gone)]
         found += [f"{names[node]} is drained: its jobs move to other nodes" for node in sorted(draining - self._draining)]
         found += [f"{names[node]} is no longer drained" for node in sorted(self._draining - draining - gone)]
-        requested = [_drained(state, what, drain) for what, drain in drains.items() if self._drains.get(what) != drain]
-        requested += [f"{what} is no longer drained" for what in self._drains if what not in drains]
+        requested = [_drained(state, key[0], drain) for key, drain in drains.items() if self._drains.get(key) != drain]
+        ended = [key for key in self._drains if key not in drains]
+        requested += [f"{what} is no longer {'reserved' if reserves else 'drained'}" for what, reserves in ended]
         requested += [self._left(state, node) for node in sorted(gone - self._gone) if names[node] in nodes.removed]
         found += requested
         found += [self._left(state, node) for node in sorted(gone - self._gone) if names[node] not in nodes.removed]
@@ -67,10 +70,10 @@ class NodeLog:
         return f"{text}; {_jobs(jobs)} ran there and ended with it" if jobs else text
 
 
-def _begun(state: State) -> dict[str, Drain]:
-    """Return the drains of operators that have begun, by what they drain."""
+def _begun(state: State) -> dict[tuple[str, bool], Drain]:
+    """Return the drains and reservations that have begun, by what they have and whether they reserve it."""
     return {
-        places_of(state, node, gpus): replace(drain, gpus=())
+        (places_of(state, node, gpus), drain.reserves): replace(drain, gpus=())
         for drain in state.nodes.drains.values()
         if drain.from_s <= state.now_s
         for node, gpus in gpus_by_node(state, drain).items()
@@ -78,11 +81,10 @@ def _begun(state: State) -> dict[str, Drain]:
 
 
 def _drained(state: State, what: str, drain: Drain) -> str:
-    """Return what is drained, and what becomes of its jobs."""
-    gpus, saves = set(state.nodes.drains[drain.number].gpus), state.jobs.table.saves
-    here = [job for job, attempt in state.jobs.attempts.items() if not gpus.isdisjoint(attempt.gpus.tolist())]
-    move = [job for job in here if saves[state.jobs.row[job]]]
-    stay = [job for job in here if not saves[state.jobs.row[job]]]
+    """Return what is drained or reserved, and what becomes of its jobs."""
+    here = kept_by_strangers(state, state.nodes.drains[drain.number])
+    move = [job for job in here if can_leave(state, drain, job)]
+    stay = [job for job in here if job not in move]
     text = f"{what} is {drained_text(state, drain)}"
     text += f"; {_jobs(move)} move{'s' * (len(move) == 1)} away" if move else ""
     return text + (f"; {_jobs(stay)} stay{'s' * (len(stay) == 1)} until the end" if stay else "")

@@ -6,6 +6,7 @@ from collections import Counter
 from rota import __version__
 from rota.core.explain import taken_gpus
 from rota.core.explain_drains import drain_sentences
+from rota.core.explain_windows import reservation_sentences
 from rota.core.learn.cordon import slow_gpus
 from rota.core.learn.failing_nodes import failing_nodes
 from rota.core.state.state import State
@@ -35,7 +36,13 @@ def status_row(state: State, setup: HomeSetup, now_s: float, *, worker_pid: int 
         daemon_pid=os.getpid(),
         policy_worker_pid=worker_pid,
         policy_error=state.cycle.policy_fault or None,
-        slow_gpus=[*drain_sentences(state), *failing_nodes(state), *taken_gpus(state), *slow_gpus(state)],
+        slow_gpus=[
+            *drain_sentences(state),
+            *reservation_sentences(state),
+            *failing_nodes(state),
+            *taken_gpus(state),
+            *slow_gpus(state),
+        ],
         disk_problem=disk_problem,
         lease_left_seconds=lease_left_seconds(state, now_s),
     )

@@ -235,7 +235,9 @@ class NodeDrainChanged:
 
 @plain_value
 class GpusDrained:
-    """An operator drains GPUs: they get no more jobs. Jobs that save their state move away, others stay until they end."""
+    """An operator drains GPUs: they get no more jobs. Jobs that save their state move away, others stay until they end.
+
+    With tenants or users it is a reservation: their jobs may use the GPUs, and only those."""
 
     number: int
     """Number of the drain. Numbers rise."""
@@ -250,6 +252,10 @@ class GpusDrained:
     """Name of the user who requested it; None if unknown."""
     by_check: bool = False
     """Whether a health check failed there. The scheduler ends the drain when the check passes again."""
+    tenants: tuple[str, ...] | None = None
+    """Tenants for which the GPUs are reserved; None if for none."""
+    users: tuple[str, ...] | None = None
+    """Users for whom the GPUs are reserved; None if for none."""
 
 
 @plain_value

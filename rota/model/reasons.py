@@ -40,6 +40,8 @@ class Reason(IntEnum):
     """The job would exceed the cap of its tenant or of its user."""
     RECLAIMED = 21
     """The job's GPUs were borrowed, and went back to the tenant to which they are guaranteed."""
+    RESERVED = 22
+    """GPUs that the job could use are reserved for others, or the job would have to leave them before its end."""
 
 
 @dataclass(frozen=True, slots=True)

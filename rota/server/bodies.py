@@ -204,8 +204,11 @@ class RemovalBody(Body):
     force: Annotated[StrictBool, Field(description="Whether to remove a lost node on which jobs may still run.")] = False
 
 
+Owner = Annotated[StrictStr, Field(min_length=1, max_length=MAX_KEY_CHARS), _must(_is_line)]
+
+
 class ReservationBody(Body):
-    """A maintenance window."""
+    """A maintenance window, or with tenants or users a reservation for their jobs."""
 
     example = '{"places": ["n1", "n2:3"], "from_s": 1795000000, "seconds": 7200, "reason": "new disks"}'
     places: Annotated[
@@ -216,6 +219,10 @@ class ReservationBody(Body):
     reason: Why = ""
     until_s: UntilS = None
     seconds: Length = None
+    tenants: list[Owner] = Field(
+        default_factory=list, max_length=MAX_TOGETHER, description="Tenants whose jobs may use the GPUs."
+    )
+    users: list[Owner] = Field(default_factory=list, max_length=MAX_TOGETHER, description="Users whose jobs may use the GPUs.")
 
 
 BODIES = (
@@ -250,6 +257,8 @@ _PROBLEMS: Mapping[str, tuple[str, str | None]] = {
     "seconds": ("is not a length of time in seconds.", None),
     "force": ("is neither true nor false.", None),
     "places": ("is not a list of nodes and GPUs.", None),
+    "tenants": ("is not a list of tenants.", '"tenants": ["vision"]'),
+    "users": ("is not a list of users.", '"users": ["ana"]'),
 }
 """Field -> what a wrong value is not, and a correct one; None for the example of the body."""
 B = TypeVar("B", bound=Body)

@@ -1,4 +1,4 @@
-"""Requests about machines: operators drain, undrain and remove nodes, and plan maintenance."""
+"""Requests about machines: operators drain, undrain and remove nodes, plan maintenance and reserve GPUs."""
 
 from collections.abc import Sequence
 from http import HTTPStatus
@@ -36,6 +36,8 @@ class ServedMachines(Protocol):
         until_s: float | None = None,
         seconds: float | None = None,
         by: str | None = None,
+        tenants: Sequence[str] = (),
+        users: Sequence[str] = (),
     ) -> DrainRow: ...
     def undrain(self, place: str, by: str | None = None) -> None: ...
     def remove(self, name: str, *, force: bool = False, by: str | None = None) -> None: ...
@@ -91,16 +93,24 @@ def add_machine_requests(api: APIRouter, daemon: HasMachines) -> None:
         responses=_REFUSED,
     )
     def reserve(body: Annotated[ReservationBody, Depends(_reservation)], by: By) -> JsonAnswer:
-        """Plan maintenance: a drain with a beginning. Only an operator may do this."""
+        """Plan maintenance: a drain with a beginning. With tenants or users, reserve GPUs for their jobs. Only an operator may do
+        this."""
         by.check_operator()
         row = daemon.machines.drain(
-            body.places, body.reason, from_s=body.from_s, until_s=body.until_s, seconds=body.seconds, by=by.name
+            body.places,
+            body.reason,
+            from_s=body.from_s,
+            until_s=body.until_s,
+            seconds=body.seconds,
+            by=by.name,
+            tenants=body.tenants,
+            users=body.users,
         )
         return JsonAnswer(row, HTTPStatus.CREATED)
 
     @api.post("/reservations/{number}/cancel", response_model=list[DrainRow], responses=_REFUSED)
     def unreserve(number: int, by: By) -> JsonAnswer:
-        """End a drain or a maintenance window, and return those that are left. Only an operator may do this."""
+        """End a drain, a maintenance window or a reservation, and return those that are left. Only an operator may do this."""
         by.check_operator()
         daemon.machines.cancel(number, by.name)
         return JsonAnswer(daemon.machines.list())

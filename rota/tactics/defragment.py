@@ -102,6 +102,8 @@ def _scattered(mover: Mover, change: PlacementChange) -> bool:
     state = mover.state
     if change.gpus is None or len(change.gpus) == 1 or change.partner >= 0 or change.job in state.jobs.attempts:
         return False
+    if not mover.is_open(change.gpus):
+        return False
     return state.locality_slowdown(change.job, change.gpus) > 1.0
 
 

@@ -373,17 +373,21 @@ class Client:
         until_s: float | None = None,
         seconds: float | None = None,
         reason: str = "",
+        tenants: Sequence[str] = (),
+        users: Sequence[str] = (),
     ) -> DrainRow:
-        """Plan maintenance of nodes `n1`, GPUs `n1:3`, or a number of GPUs `8xA100`, from a Unix time. For operators."""
+        """Plan maintenance of nodes `n1`, GPUs `n1:3`, or a number of GPUs `8xA100`, from a Unix time. With tenants or users,
+        reserve the GPUs for their jobs. For operators."""
         body = {"places": list(places), "from_s": from_s, "until_s": until_s, "seconds": seconds, "reason": reason}
+        body |= {name: list(names) for name, names in (("tenants", tenants), ("users", users)) if names}
         return _row(DrainRow, self._transport.ask("POST", "/reservations", body=body))
 
     def reservations(self) -> list[DrainRow]:
-        """Return drains and maintenance windows, those that have not begun too."""
+        """Return drains, maintenance windows and reservations, those that have not begun too."""
         return self._drains("GET", "/reservations")
 
     def unreserve(self, number: int) -> list[DrainRow]:
-        """End a drain or a maintenance window. Return those that are left. For operators."""
+        """End a drain, a maintenance window or a reservation. Return those that are left. For operators."""
         return self._drains("POST", f"/reservations/{number}/cancel")
 
     def _drains(self, method: str, path: str, body: Mapping[str, Any] | None = None) -> list[DrainRow]:

@@ -409,7 +409,7 @@ class GpuRow:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class DrainRow:
-    """Nodes or GPUs that an operator drains, now or in a maintenance window to come."""
+    """Nodes or GPUs that an operator drains or reserves, now or in a window to come."""
 
     id: int
     places: list[str]
@@ -427,6 +427,15 @@ class DrainRow:
     """Jobs there that save their state, and so move away."""
     staying: list[int]
     """Jobs there that are not known to save their state, and so keep their GPUs until they end."""
+    tenants: list[str] = field(default_factory=list)
+    """Tenants for which the GPUs are reserved."""
+    users: list[str] = field(default_factory=list)
+    """Users for whom the GPUs are reserved."""
+
+    @property
+    def reserves(self) -> bool:
+        """Whether the GPUs are reserved for some jobs, and not drained."""
+        return bool(self.tenants or self.users)
 
     @property
     def empty(self) -> bool:

@@ -64,6 +64,14 @@ class Drained(Chaos):
         self._count("drains of operators")
         self.tell([event, event] if dice.random() < 0.8 else [dice.choice(ends)])
 
+    def recover(self) -> None:
+        """Recover. A launch of the step that was lost is sent later, and was decided before."""
+        super().recover()
+        for job, flight in self.core.state.jobs.in_flight.items():
+            if isinstance(flight.command, Launch) and (job, flight.command.attempt) not in self.launched:
+                self.launched.add((job, flight.command.attempt))
+                self.had[job] = set(flight.command.gpus.tolist())
+
     def _carry_out(self, command: Command) -> None:
         drained, table = set(self.core.state.nodes.drained), self.core.state.jobs.table
         if isinstance(command, Launch) and (command.job, command.attempt) not in self.launched:

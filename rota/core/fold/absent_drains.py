@@ -28,10 +28,10 @@ def resume_drains(state: State, name: str) -> None:
 
 
 def without(state: State, gpus: set[int], *, begun: bool = False) -> None:
-    """Take these GPUs out of all drains. `begun`: only out of those that have begun."""
+    """Take these GPUs out of all drains. `begun`: only out of those that have begun, and out of no reservation."""
     drains = state.nodes.drains
     for number, drain in list(drains.items()):
-        if begun and drain.from_s > state.now_s:
+        if begun and (drain.from_s > state.now_s or drain.reserves):
             continue
         left = tuple(gpu for gpu in drain.gpus if gpu not in gpus)
         if left:

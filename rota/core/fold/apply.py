@@ -126,7 +126,7 @@ def advance(state: State, settings: Settings) -> None:
                 end_on_node(state, job, None, now, AttemptEnd.LOST, saved(state, job))
     if state.nodes.taken:
         keep_off_taken(state)
-    if state.nodes.drains or state.nodes.drained:
+    if state.nodes.drains or state.nodes.drained or state.nodes.windows:
         follow_drains(state)
 
 

@@ -3,6 +3,9 @@
 No job is put on a drained GPU. Jobs that save their state leave. A job that is not known to save keeps its GPUs until it ends, or
 until it saves: it is barred from scheduling meanwhile, so no plan counts on its GPUs. If it is parked there, it resumes there,
 since its work would be lost elsewhere.
+
+A reservation is a drain that some jobs may use (`core/state/windows.py`). All other jobs that can be suspended leave when it
+begins. One that cannot keeps its GPUs until it ends, but it is not started there shortly before.
 """
 
 import numpy as np
@@ -13,6 +16,7 @@ from rota.core.settings import Settings
 from rota.core.state.phases import STAYS
 from rota.core.state.records import Drain, same_gpus
 from rota.core.state.state import State
+from rota.core.state.windows import Access, windows
 from rota.model.events import DrainCancelled, GpusDrained, GpusUndrained, NodeLeft, NodeReadmitted, NodeRemoved
 from rota.model.job import Phase
 from rota.model.units import FOREVER, Ints
@@ -28,9 +32,12 @@ def gpus_drained(state: State, settings: Settings, event: GpusDrained) -> None:
     gpus = tuple(sorted(gpu for gpu in set(event.gpus) if _exists(state, gpu)))
     if not gpus or event.until_s <= state.now_s:
         return
-    if event.from_s <= state.now_s:
+    drain = Drain(
+        event.number, gpus, event.from_s, event.until_s, event.reason, event.by, event.by_check, event.tenants, event.users
+    )
+    if event.from_s <= state.now_s and not drain.reserves:
         without(state, set(gpus), begun=True)  # the latest reason and end count
-    nodes.drains[event.number] = Drain(event.number, gpus, event.from_s, event.until_s, event.reason, event.by, event.by_check)
+    nodes.drains[event.number] = drain
     follow_drains(state)
 
 
@@ -64,13 +71,15 @@ def follow_drains(state: State) -> None:
     for number, drain in list(nodes.drains.items()):
         if drain.until_s <= now_s:
             del nodes.drains[number]
-    drained = tuple(sorted({gpu for drain in nodes.drains.values() if drain.from_s <= now_s for gpu in drain.gpus}))
+    begun = [drain for drain in nodes.drains.values() if drain.from_s <= now_s and not drain.reserves]
+    drained = tuple(sorted({gpu for drain in begun for gpu in drain.gpus}))
     if drained != nodes.drained:
         new = np.array(sorted(set(drained) - set(nodes.drained)), dtype=np.int64)
         state.set_drained(drained)
         _withdraw(state, new)
         for job in [job for job, attempt in state.jobs.attempts.items() if attempt.parked]:
             state.requeue(job)
+    _follow_windows(state)
     _let_unsaved_stay(state)
 
 
@@ -95,6 +104,24 @@ def _withdraw(state: State, gpus: Ints) -> None:
         if attempt is None or attempt.parked or not same_gpus(attempt.gpus, jobs.desired[job]):
             state.set_desired(job, jobs.row[job], -1, None)
             state.requeue(job)
+
+
+def _follow_windows(state: State) -> None:
+    """Note which windows there are, and withdraw the placement of jobs that may no longer start where they were to."""
+    nodes, jobs = state.nodes, state.jobs
+    found = tuple((drain.number, drain.from_s <= state.now_s) for drain in windows(state))
+    if found != nodes.windows:
+        nodes.windows = found
+        state.cycle.invalidate()
+    if not found:
+        return
+    unsettled = sorted((jobs.to_reconcile & jobs.desired.keys()) - jobs.in_flight.keys())
+    access = Access(state) if unsettled else None
+    for job in unsettled:
+        if access is not None and not access.may_keep(job):
+            state.set_desired(job, jobs.row[job], -1, None)
+            state.requeue(job)
+            state.cycle.invalidate()
 
 
 def _let_unsaved_stay(state: State) -> None:

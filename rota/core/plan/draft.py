@@ -12,6 +12,7 @@ from rota.core.plan.quotas import Limits
 from rota.core.settings import Settings
 from rota.core.state.records import NO_GPUS
 from rota.core.state.state import State
+from rota.core.state.windows import Access
 from rota.errors import TacticError
 from rota.model.allocation import Allocation
 from rota.model.placement_view import PlacementView, Placer
@@ -28,6 +29,10 @@ class Places:
     """GPUs by position, of jobs that start."""
     fragmented: tuple[int, ...] = ()
     """Kinds of jobs for which enough GPUs are free, but not close together."""
+    classes: dict[int, dict[int, int]] = field(default_factory=dict)
+    """By position, if there are windows: the thousandths of GPUs that a job takes of each class."""
+    leaves: set[int] = field(default_factory=set)
+    """Positions of jobs that keep their option, and not their GPUs, because of windows."""
 
 
 class Draft:
@@ -60,6 +65,8 @@ class Draft:
         """Which of the rest keep their GPUs, whatever the answer says. None: no job."""
         self.trials: list[Trial] = []
         """Trials that begin with this plan."""
+        self.access = Access(state) if state.nodes.windows else None
+        """Which GPUs each job may use; None if there are no reservations and no drains to come."""
         self.limits: Limits | None = None
         """What is left of the limits of groups of jobs; None if there are neither limits nor tenants."""
         self.owed: Ints = NO_GPUS

@@ -41,6 +41,8 @@ class SplitGpu:
     """Thousandths that are left of it."""
     members: list[int] = field(default_factory=list)
     """Positions of the jobs, in the order they were granted."""
+    gpu_class: int = 0
+    """Class of the GPU by the windows in which it is."""
 
 
 def grant(candidates: Candidates, table: CandidateTable, capacity: Ints) -> Grants:

@@ -5,7 +5,7 @@ place on as few nodes as it needs, of those in service. Its GPUs go to the jobs 
 jobs keep their places, except for a job that comes before them and has no other place.
 """
 
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
 from types import MappingProxyType
 
 import numpy as np
@@ -43,6 +43,7 @@ class GangSearch:
         living = range(len(self._jobs)) if draft.alive is None else draft.alive.nonzero()[0].tolist()
         free = usable & released(state, [self._jobs[at] for at in living])
         self._view = draft.placement_view(free)
+        self._access, self._classes = draft.access, draft.places.classes
         self._split = grants.split
         for split in self._split:
             if split.gpu >= 0:
@@ -81,7 +82,7 @@ class GangSearch:
         order = np.array(self._order, dtype=np.int64)
         waiting = {int(kind) for kind in self._table.kind[self._option < 0]}
         fragmented = tuple(sorted({kind for kind, _ in self._refused} & waiting))
-        return Places(Grants(order, self._option, self._left, split=self._split), self._gpus, fragmented)
+        return Places(Grants(order, self._option, self._left, split=self._split), self._gpus, fragmented, self._classes)
 
     def _takes_fraction(self, position: int) -> bool:
         """Defer a job that takes a fraction of a GPU: it cannot be scattered, so it is placed after all gangs."""
@@ -96,11 +97,25 @@ class GangSearch:
         if split.gpu < 0:
             job = self._jobs[split.members[0]]
             request = request_for(state, job, split.pool, 1, state.jobs.table.move_seconds.item(state.jobs.row[job]))
-            gpus = self._ask(request, self._view.available & (state.nodes.cluster.gpu_pool == split.pool))
+            room = self._view.available & (state.nodes.cluster.gpu_pool == split.pool)
+            if self._access is not None:
+                mine = room & (self._access.gpu_class == split.gpu_class)
+                room = mine if mine.any() else room & self._access.mask(job)
+                if not room.any():
+                    self._wait(split)
+                    return
+            gpus = self._ask(request, room)
             self._view.available[gpus] = False
         for position in split.members:
             if self._table.current_gpu(position, int(self._option[position])) != gpus.item(0):
                 self._gpus[position] = gpus
+
+    def _wait(self, split: SplitGpu) -> None:
+        """Let jobs that would take fractions of one GPU wait: there is none for them."""
+        for position in split.members:
+            self._order.remove(position)
+            self._option[position] = -1
+        split.members.clear()
 
     def _has(self, position: int, option: int) -> bool:
         return self._table.granted_option.item(position) == option
@@ -113,19 +128,21 @@ class GangSearch:
         self._behind[gpus] = False
         if not self._view.available[gpus].all():
             return False
+        if self._access is not None and not self._access.may_keep(self._jobs[position]):
+            return False
         self._take(position, option, gpus)
         return True
 
     def _starts(self, position: int, option: int) -> bool:
         """Take a place for a job if there is one. A place that displaces no job comes first."""
         key = (self._table.kind.item(position), option)
-        if key in self._refused:
+        if key in self._refused and self._access is None:
             return False
         state, job = self._state, self._jobs[position]
         pool, need = int(state.beliefs.options.pool[option]), int(state.beliefs.options.gpus[option])
         request = request_for(state, job, pool, need, state.jobs.table.move_seconds.item(state.jobs.row[job]))
         hint = list(self._hints.get(position, ()))
-        for room in (self._view.available & ~self._behind, self._view.available):
+        for room in self._rooms(position):
             if hint and room[hint].all():
                 gpus: Ints | None = np.array(sorted(hint), dtype=np.int64)
             else:
@@ -136,6 +153,18 @@ class GangSearch:
                 return True
         self._refused.add(key)
         return False
+
+    def _rooms(self, position: int) -> Iterator[Bools]:
+        """Yield the GPUs among which a job looks for a place, one after the other."""
+        if self._access is None:
+            yield self._view.available & ~self._behind
+            yield self._view.available
+            return
+        may = self._access.mask(self._jobs[position])
+        mine = may & np.isin(self._access.gpu_class, list(self._classes.get(position, ())))
+        for mask in (mine, may):
+            yield self._view.available & ~self._behind & mask
+            yield self._view.available & mask
 
     def _place(self, request: PlacementRequest, room: Bools) -> Ints | None:
         """GPUs that the placer picks. None: too few are free, or the placer would keep them together and cannot. If it could, it

@@ -27,10 +27,10 @@ NO_LIMITS = Limits()
 
 def grant_within_limits(draft: Draft) -> Grants:
     """Grant each job its first option that has room, within limits. The candidates of the draft get the order of the stages."""
-    return _Fill(draft).run()
+    return LimitedFill(draft).run()
 
 
-class _Fill:
+class LimitedFill:
     """One pass over the candidates of a draft for each stage."""
 
     def __init__(self, draft: Draft) -> None:

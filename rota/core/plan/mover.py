@@ -57,7 +57,10 @@ class Mover:
             if change.gpus is not None:
                 free[change.gpus] = False
         self.room: Bools = self.state.usable()[0] & free
-        """GPUs that the plan leaves free."""
+        """GPUs that the plan leaves free, and that are in no window: tactics move no job to others."""
+        self._open = None if draft.access is None else draft.access.gpu_class == 0
+        if self._open is not None:
+            self.room &= self._open
 
     @lazy
     def staying(self) -> StayingJobs:
@@ -82,6 +85,8 @@ class Mover:
         stays |= (jobs.partner[row] != NO_JOB) | (jobs.colocated_with[row] != NO_JOB)
         stays |= np.isin(job, state.nodes.planned.holder[~state.usable()[0]])
         stays |= np.isin(job, list(state.jobs.in_flight.keys() | state.jobs.to_reconcile))
+        if self._open is not None:
+            stays |= np.isin(job, state.nodes.planned.holder[~self._open])
         rested_s = jobs.moved_s[row] + self.settings.tactics.rest_seconds
         young_s = np.where(protected(state, row), state.now_s + LOOK_AGAIN_SECONDS, -FOREVER)
         return np.where(stays, FOREVER, np.maximum(rested_s, young_s))
@@ -91,6 +96,10 @@ class Mover:
         since = np.where(jobs.gpus_in_use[row] > 0, self.state.now_s - jobs.as_of_s[row], 0.0)
         rate = np.maximum(jobs.rate[row], 1e-12)
         return np.maximum((jobs.steps_total[row] - jobs.steps_done[row]) / rate - since, 0.0)
+
+    def is_open(self, gpus: Ints) -> bool:
+        """Return whether GPUs are in no window, so that any job may have them."""
+        return self._open is None or bool(self._open[gpus].all())
 
     def look_again(self, which: Bools) -> None:
         """Look again when the first of these jobs may be moved."""
@@ -131,6 +140,8 @@ class Mover:
         before = self.changes[job].gpus if job in self.changes else self.state.jobs.desired.get(job)
         if before is not None:
             self.room[before] = self.state.usable()[0][before]
+            if self._open is not None:
+                self.room[before] &= self._open[before]
         self._check(job, option, gpus)
         if self.draft.limits is not None:
             self._take_limits(job, option)

@@ -17,7 +17,9 @@ from dataclasses import replace
 import numpy as np
 
 from rota.core.state.parkable import may_park
+from rota.core.state.records import Attempt
 from rota.core.state.state import State
+from rota.core.state.windows import Access
 from rota.model.job import Phase
 from rota.model.plan import PlacementChange, Plan
 from rota.model.units import FOREVER, Bools, Ints
@@ -113,12 +115,19 @@ def resume_in_place(state: State, plan: Plan, *, all_stay: bool) -> tuple[Plan, 
         attempt = moves.get(change.job)
         if attempt is None:
             changes.append(change)
-        elif change.partner >= 0 or taken[attempt.gpus].any() or not state.nodes.node_up[list(attempt.live_nodes)].all():
+        elif change.partner >= 0 or taken[attempt.gpus].any() or not _may_resume(state, change.job, attempt):
             no_room.append(change.job)
         else:
             taken[attempt.gpus] = True
             changes.append(PlacementChange(change.job, state.beliefs.options.alone.item(attempt.option), attempt.gpus))
     return replace(plan, changes=tuple(changes)), no_room
+
+
+def _may_resume(state: State, job: int, attempt: Attempt) -> bool:
+    """Whether a parked job may resume where it is: its nodes are up, and its GPUs are not reserved for others."""
+    if not state.nodes.node_up[list(attempt.live_nodes)].all():
+        return False
+    return not state.nodes.windows or bool(Access(state).mask(job)[attempt.gpus].all())
 
 
 def _moves_parked(state: State, change: PlacementChange, all_stay: bool) -> bool:
@@ -130,6 +139,8 @@ def _moves_parked(state: State, change: PlacementChange, all_stay: bool) -> bool
         return False
     saves, out = state.jobs.table.saves.item(state.jobs.row[change.job]), state.out_of_service()
     if not all_stay and saves:
+        return False
+    if saves and state.nodes.windows and not _may_resume(state, change.job, attempt):
         return False
     if state.nodes.drained and not saves:  # its work would be lost elsewhere, and on a drained GPU it can still end
         out = [gpu for gpu in out if gpu not in state.nodes.drained]
@@ -173,6 +184,10 @@ def protected(state: State, rows: Ints) -> Bools:
     usable = state.usable()[0]
     for at in found.nonzero()[0].tolist():  # a job may not stay on GPUs that are out of service
         found[at] = usable[state.jobs.desired[jobs.id.item(rows[at])]].all()
+    if state.nodes.windows and found.any():
+        access = Access(state)
+        for at in found.nonzero()[0].tolist():
+            found[at] = access.may_keep(jobs.id.item(rows[at]))
     return found
 
 

@@ -6,6 +6,7 @@ from rota.core.plan.choose_gpus import Unit, choose_for_jobs, choose_for_units, 
 from rota.core.plan.draft import Draft, Places, released
 from rota.core.plan.partners import left_behind, partners
 from rota.core.plan.pinned import has_min_run, must_leave
+from rota.core.plan.reserved_places import choose_jobs_apart, choose_units_apart, given_up
 from rota.core.state.records import same_gpus
 from rota.core.state.state import State
 from rota.model.placement_view import PlacementView
@@ -24,6 +25,8 @@ def changes(draft: Draft, places: Places | None = None) -> tuple[PlacementChange
         differs |= partner != state.jobs.table.partner[table.rows]
     if state.nodes.cordoned or state.nodes.draining or state.nodes.drained:
         differs |= must_leave(state, table.rows)
+    if places.leaves:
+        differs[list(places.leaves)] = True
     stays: set[int] = set()
     for split in grants.split:
         here = [table.current_gpu(at, grants.option.item(at)) == split.gpu >= 0 for at in split.members]
@@ -85,8 +88,14 @@ def _place_jobs(draft: Draft, view: PlacementView, starts: Ints, jobs: list[int]
     requests = [
         request_for(state, job, pool(by), size(by) // MILLI, price(row_of[job])) for job, by in zip(jobs, granted, strict=True)
     ]
-    placed = choose_for_jobs(state, draft.placer, view, requests, [hints.get(at, ()) for at in starts.tolist()] if hints else ())
-    found = []
+    if draft.access is not None:
+        chosen = choose_jobs_apart(draft, draft.access, view, starts.tolist(), requests, hints)
+        found = given_up(draft, [job for job, gpus in zip(jobs, chosen, strict=True) if gpus is None])
+        given = [(job, by, gpus) for job, by, gpus in zip(jobs, granted, chosen, strict=True) if gpus is not None]
+        jobs, granted, placed = [job for job, _, _ in given], [by for _, by, _ in given], [gpus for _, _, gpus in given]
+    else:
+        suggested = [hints.get(at, ()) for at in starts.tolist()] if hints else ()
+        placed, found = choose_for_jobs(state, draft.placer, view, requests, suggested), []
     for job, by, gpus in zip(jobs, granted, placed, strict=True):
         promised = state.jobs.desired.get(job)
         if promised is None or option(row_of[job]) != by or not same_gpus(promised, gpus):
@@ -115,7 +124,12 @@ def _place_units(draft: Draft, view: PlacementView, places: Places, starts: Ints
         if job not in joined:
             joined |= {job, partner_of[job]}
             units[position] = tuple((member, option_of[member]) for member in (job, partner_of[job]) if member >= 0)
-    for unit, gpus in choose_for_units(state, draft.placer, view, draft.hints, units):
+    if draft.access is not None:
+        placed, without = choose_units_apart(draft, draft.access, view, units)
+        found += given_up(draft, without)
+    else:
+        placed = choose_for_units(state, draft.placer, view, draft.hints, units)
+    for unit, gpus in placed:
         for job, option in unit:
             promised, row = state.jobs.desired.get(job), state.jobs.row[job]
             same = promised is not None and same_gpus(promised, gpus) and jobs.option[row] == option

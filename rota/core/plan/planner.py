@@ -14,6 +14,8 @@ from rota.core.plan.move import PlanMoves, move
 from rota.core.plan.pinned import resume_in_place, unsaved, unsaved_and_moved
 from rota.core.plan.placements import changes
 from rota.core.plan.quotas import limits_arrays
+from rota.core.plan.reserved_fill import grant_apart
+from rota.core.plan.reserved_places import permitted
 from rota.core.plan.tactic import act
 from rota.core.settings import Settings
 from rota.core.state.state import State
@@ -62,7 +64,9 @@ def _draw_up(draft: Draft) -> Plan:
     for tactic in tactics.ordering:
         act(tactic, "order", draft)
     # 2. Each job is granted its first option that still has room.
-    if state.tenants.tenants is None and ("array_limit" not in state.jobs.table.in_use or not limits_arrays(state)):
+    if draft.access is not None:
+        draft.places = grant_apart(draft, draft.access)
+    elif state.tenants.tenants is None and ("array_limit" not in state.jobs.table.in_use or not limits_arrays(state)):
         draft.places = Places(grant(draft.candidates, draft.table, draft.capacity))
     else:
         draft.places = Places(grant_within_limits(draft))
@@ -85,6 +89,8 @@ def _draw_up(draft: Draft) -> Plan:
     if draft.pinned is not None:
         granted |= draft.pinned
     some_wait = bool(np.count_nonzero(granted) < len(granted))
+    if draft.access is not None:
+        moved = PlanMoves(permitted(draft, draft.access, moved.changes), moved.jobs, moved.look_s)
     overtakes = overtaking(draft, granted) if some_wait and draft.table.starts_cost else None
     until_s = holds_until_s(draft, granted, some_wait, overtakes)
     if state.beliefs.trials or draft.trials:

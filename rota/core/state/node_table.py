@@ -52,9 +52,12 @@ class NodeTable:
     taken: dict[int, str] = field(default_factory=dict)
     """GPUs that other programs use, with a description of the program."""
     drains: dict[int, Drain] = field(default_factory=dict)
-    """Drains of operators by number, those that have not begun too."""
+    """Drains and reservations of operators by number, those that have not begun too."""
     drained: tuple[int, ...] = ()
     """GPUs that operators drain now, in order."""
+    windows: tuple[tuple[int, bool], ...] = ()
+    """Reservations, and drains that have not begun: the number of each, and whether it has begun. No GPU is for all jobs that is
+    in one of them."""
     last_drain: int = 0
     """Number of the latest drain. Numbers rise."""
     absent_drains: dict[str, tuple[Drain, ...]] = field(default_factory=dict)

@@ -68,7 +68,7 @@ class InFlight:
 
 @plain_value
 class Drain:
-    """GPUs that an operator takes out of service for a time."""
+    """GPUs that an operator takes out of service for a time, or reserves for the jobs of tenants and users."""
 
     number: int
     """Number of the drain. Numbers rise."""
@@ -82,6 +82,15 @@ class Drain:
     """Name of the user who requested it; None if unknown."""
     by_check: bool = False
     """Whether a health check failed there. The scheduler ends the drain when the check passes again."""
+    tenants: tuple[str, ...] | None = None
+    """Tenants for which the GPUs are reserved; None if for none."""
+    users: tuple[str, ...] | None = None
+    """Users for whom the GPUs are reserved; None if for none."""
+
+    @property
+    def reserves(self) -> bool:
+        """Whether the GPUs stay in service, for some jobs only."""
+        return bool(self.tenants or self.users)
 
 
 @value

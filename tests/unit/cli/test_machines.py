@@ -10,10 +10,12 @@ from datetime import datetime
 import pytest
 
 from rota.cli.moments import unix_of
+from rota.core.fold.tenancy import set_tenants
 from rota.errors import OptionError
 from rota.model.cluster import Node
 from rota.model.events import NodeJoined, Started, Submitted
 from rota.model.job import JobSpec
+from rota.model.tenants import Tenants
 from tests.unit.cli.conftest import Rota
 from tests.unit.server.standin import Served
 
@@ -88,9 +90,41 @@ def test_reserve_and_unreserve(served: Served, rota: Rota) -> None:
     assert table[0].split()[:2] == ["ID", "WHAT"] and len(table) == 2
 
 
+def test_reserve_for_tenants_and_users(served: Served, rota: Rota) -> None:
+    times = ("--from", "2090-11-20T18:00", "--for", "2h")
+    code, out, _ = rota("reserve", "2xV100", *times, "--tenant", "vision/scans", "--user", "eve", "--reason", "deadline")
+    assert code == 0
+    (drain,) = served.daemon.core.state.nodes.drains.values()
+    owners = "tenant vision/scans and user eve"
+    assert out == (
+        f"Reservation {drain.number}: reserves n1:0, n1:1 for {owners} from 2090-11-20 18:00:00 by {ME} "
+        "until 2090-11-20 20:00:00: deadline.\n"
+    )
+    assert (drain.tenants, drain.users, drain.reserves) == (("vision/scans",), ("eve",), True)
+    assert owners in rota("reservations")[1] and f"GPU 0, 1 reserved for {owners} from 2090" in rota("nodes")[1]
+    (row,) = json.loads(rota("reservations", "-o", "json")[1])
+    assert (row["tenants"], row["users"], row["staying"]) == (["vision/scans"], ["eve"], [])
+    (flat,) = csv.DictReader(io.StringIO(rota("reservations", "-o", "csv")[1]))
+    assert (flat["tenants"], flat["users"]) == ("vision/scans", "eve")
+    code, _, err = rota("reserve", "n1:1", "n1:2", "--from", "2090-11-20T19:00", "--for", "1h", "--user", "ana")
+    assert code == 2 and f"reservation {drain.number} has n1:1 at this time" in err and f"rota unreserve {drain.number}" in err
+    assert rota("reserve", "n1:1", "--from", "2090-11-20T20:00", "--for", "1h", "--user", "ana")[0] == 0
+    assert rota("reserve", "n1:1", "--from", "2090-11-20T18:00", "--for", "1h")[0] == 0, "maintenance comes first"
+
+
+def test_what_is_reserved_is_for_a_tenant_that_there_is(served: Served, rota: Rota) -> None:
+    set_tenants(served.daemon.core.state, Tenants(weights={"vision": 1.0}))
+    code, _, err = rota("reserve", "n1", "--for", "1h", "--tenant", "visoin")
+    assert code == 2 and "No tenant 'visoin'" in err and "vision" in err
+    assert rota("reserve", "n1", "--for", "1h", "--tenant", "vision/")[0] == 0
+    code, _, err = rota("undrain", "n1")
+    assert code == 2 and "n1 is not drained by an operator." in err and "rota unreserve" in err
+
+
 @pytest.mark.parametrize(
     ("arguments", "expected"),
     [
+        (("reserve", "n1", "--for", "1h", "--user", "a\nb"), "users"),
         (("drain", "n9"), "No node 'n9'"),
         (("drain", "n1:4"), "is not a GPU of n1"),
         (("drain", "n1", "--for", "soon"), "--for"),

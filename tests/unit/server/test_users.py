@@ -131,6 +131,7 @@ def test_only_an_operator_changes_machines(team: Team) -> None:
             ("/nodes/n1/undrain", {}),
             ("/nodes/n1/remove", {}),
             ("/reservations", window),
+            ("/reservations", {**window, "users": [who]}),
             ("/reservations/1/cancel", None),
         ):
             assert team.ask(who, "POST", path, body)[0] == 403, path
@@ -149,6 +150,8 @@ def test_only_an_operator_changes_machines(team: Team) -> None:
         ("/nodes/n1/remove", {"force": 1}),
         ("/reservations", {"places": []}),
         ("/reservations", {"places": ["n1"], "from_s": "soon"}),
+        ("/reservations", {**window, "tenants": "vision"}),
+        ("/reservations", {**window, "users": [""]}),
     ):
         status, found = team.ask("olga", "POST", path, body)
         assert status == 400 and isinstance(found, dict) and found["hint"], (path, body, found)
