@@ -10,6 +10,7 @@ from rota.agent.attempt_files import AttemptStatus
 from rota.agent.outcome import lost_seconds, worked_seconds
 from rota.core.fold.configured import CoreEvent
 from rota.core.state.state import State
+from rota.core.state.windows import reserved_for_others
 from rota.live.gpu_stay import (
     GpuStay,
     new_stay,
@@ -306,6 +307,12 @@ class EventNotes:
             return why | {
                 "cause": Cause.DRAINED,
                 "nodes": tuple(state.nodes.cluster.nodes[node].name for node in sorted(draining)),
+            }
+        if state.nodes.windows and (reserved := reserved_for_others(state, record.id, gpus)):
+            names = {state.nodes.cluster.gpu_node.item(gpu): None for gpu in reserved}
+            return why | {
+                "cause": Cause.RESERVED,
+                "nodes": tuple(state.nodes.cluster.nodes[node].name for node in names),
             }
         if want is not None and want.tolist() != list(stay.gpus):
             record.moving_from = stay.placement

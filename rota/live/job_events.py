@@ -52,6 +52,8 @@ class Cause(StrEnum):
     """A user holds it."""
     DRAINED = "drained"
     """A node of the job is drained."""
+    RESERVED = "reserved"
+    """GPUs of the job are reserved for other jobs."""
     YIELDED = "yielded"
     """The job exited by itself, and is to be started again."""
 
@@ -202,6 +204,8 @@ def _reason(event: JobEvent) -> str:
             return f": it is held{f' by {event.by}' if event.by else ''}"
         case Cause.DRAINED:
             return f": {_listed(event.nodes)} is drained"
+        case Cause.RESERVED:
+            return f": its GPUs on {_listed(event.nodes)} are reserved for others"
         case Cause.YIELDED:
             return f": it left by itself{_exit(event)}"
         case _:

@@ -225,9 +225,8 @@ class NodeHealth:
         nodes = self.state().nodes
         first, end = nodes.cluster.node_first[node : node + 2].tolist()
         mine = self._drains_of(node)
-        others = {
-            gpu for number, each in nodes.drains.items() if number not in mine and each.from_s <= now_s for gpu in each.gpus
-        }
+        begun = [each for each in nodes.drains.values() if each.from_s <= now_s and not each.reserves]
+        others = {gpu for each in begun if each.number not in mine for gpu in each.gpus}
         gpus = tuple(gpu for gpu in range(first, end) if gpu not in others)
         reason = f"health check: {text}"
         if not gpus or any(nodes.drains[number].reason == reason for number in mine):

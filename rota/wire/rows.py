@@ -260,13 +260,13 @@ class EventRow:
     from_step: float | None = None
     """Step from which the attempt continues; None if unknown."""
     cause: str | None = None
-    """Why the job gave up its GPUs: displaced, policy, moved, held, drained or yielded; None for other events."""
+    """Why the job gave up its GPUs: displaced, policy, moved, held, drained, reserved or yielded; None for other events."""
     given_to: list[int] = field(default_factory=list)
     """Numbers of the jobs that got its GPUs."""
     policy: str | None = None
     """Policy whose answer was in force when the job gave up its GPUs."""
     nodes: list[str] = field(default_factory=list)
-    """Nodes that were lost or drained, or on which the attempt was lost."""
+    """Nodes that were lost, drained or reserved, or on which the attempt was lost."""
     exit_code: int | None = None
     problem: str | None = None
     lost_seconds: float = 0.0

@@ -47,6 +47,7 @@ def test_a_node_is_the_tenants_from_the_beginning_to_the_end_and_kill_9_changes_
         assert client.job(stranger).phase != "running" and f"reservation {row.id}" in why(place, stranger)
         assert client.unreserve(row.id) == []
         until(lambda: runs_on(place, stranger) == first, "the GPUs are for all again")
+        assert any("are reserved for others" in each.text for each in client.events(stranger))
         job = client.job(stranger)
         assert job.suspensions == 1 and job.lost_steps == 0
         client.cancel_many([stranger, long])

@@ -34,7 +34,7 @@ from tests.properties.test_chaos import HOSTILE_SETTINGS, SHARING
 
 FLOOR = Cluster.of([Node("a", "V100", 4, host_gib=16.0), Node("b", "V100", 4), Node("c", "V100", 8, host_gib=8.0)])
 POLICIES = (Tiresias(thresholds=(40.0, 100.0)), Fifo(backfill=True), Las(quantum_seconds=15.0), Srsf())
-OWNERS = (("vision", "ana"), ("vision/scans", "ben"), ("speech", "ana"), ("", None))
+OWNERS = (("vision", "ana"), ("vision/scans", "ben"), ("speech", "ana"), ("", ""))
 TENANTS = Tenants(
     weights={"vision": 2.0, "vision/scans": 1.0, "speech": 1.0},
     guarantees={"vision": Guarantee(8), "speech": Guarantee(4)},

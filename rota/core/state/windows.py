@@ -53,6 +53,12 @@ def may_start(state: State, window: Drain, job: int) -> bool:
     return can_leave(state, window, job) or ends_s(state, job) <= window.from_s
 
 
+def reserved_for_others(state: State, job: int, gpus: Ints) -> list[int]:
+    """Return which of these GPUs are reserved now, and not for this job."""
+    taken = {gpu for window in windows(state) if not may_stay(state, window, job) for gpu in window.gpus}
+    return sorted(taken.intersection(gpus.tolist()))
+
+
 def can_leave(state: State, window: Drain, job: int) -> bool:
     """Return whether a job can be suspended when a window begins. Parked jobs stay on their node, which is enough for a
     reservation."""

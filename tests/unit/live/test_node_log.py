@@ -10,6 +10,7 @@ from rota.live.node_log import NodeLog
 from rota.model.cluster import Cluster
 from rota.model.events import (
     Allocated,
+    DrainCancelled,
     External,
     GpusDrained,
     GpusUndrained,
@@ -89,6 +90,17 @@ def test_drains_of_operators_are_named_with_their_jobs(desk: Desk) -> None:
     assert desk.at(9.0) == [f"GPU 1 of {second} is drained for another 1.5 min"]
     assert desk.at(10.0, GpusUndrained((0, 1), 10.0)) == [f"{first} is no longer drained"]
     assert desk.at(11.0, NodeRemoved(1, 11.0)) == [f"GPU 1 of {second} is no longer drained", f"{second} was removed"]
+
+
+def test_reservations_are_named_with_the_jobs_of_others(desk: Desk) -> None:
+    first, second = (node.name for node in desk.scheduler.state.nodes.cluster.nodes)
+    desk.run(1, gpus=1)
+    desk.run(2, gpus=1, saves=False)
+    reserved = GpusDrained(1, (0, 1, 2), 5.0, 5.0, 3605.0, "deadline", "ana", users=("ben",))
+    text = "is reserved for user ben by ana (deadline) for another 1 h; job 1 moves away; job 2 stays until the end"
+    assert desk.at(5.0, reserved) == [f"{first} {text}", f"GPU 0 of {second} {text}"]
+    ended = desk.at(10.0, DrainCancelled(1, 10.0))
+    assert ended == [f"{first} is no longer reserved", f"GPU 0 of {second} is no longer reserved"]
 
 
 def test_a_single_machine_reports_only_what_operators_request(desk: Desk) -> None:
