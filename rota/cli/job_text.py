@@ -36,6 +36,7 @@ REASONS = {
     "BACKING_OFF": "pauses after a failed attempt",
     "OVER_QUOTA": "waits for its quota",
     "RECLAIMED": "its borrowed GPUs went back",
+    "RESERVED": "GPUs are reserved",
 }
 
 _ISO = re.compile(r"\b\d{4}-\d\d-\d\dT\d\d:\d\d:\d\d(\.\d+)?Z")
