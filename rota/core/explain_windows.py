@@ -20,15 +20,17 @@ def mark_reserved(state: State, codes: Ints) -> None:
     usable = state.usable()[0]
     there, free = _by_class(state, access, usable), _by_class(state, access, usable & state.nodes.planned.free)
     rows = jobs.rows[np.isin(codes[jobs.rows], _FROM) & (jobs.table.option[jobs.rows] < 0)]
-    for row in rows.tolist():
-        may = access.starts(jobs.table.id.item(row))
-        if may.all():
-            continue
-        kind = jobs.table.kind.item(row)
-        need, pool = options.kind_need[kind], options.kind_pool[kind]
-        for counts in (free, there):
-            if (need <= counts.sum(axis=0)[pool]).any() and not (need <= counts[may].sum(axis=0)[pool]).any():
-                codes[row] = Reason.RESERVED
+    known: dict[tuple[int, int], bool] = {}
+    for row, job, kind in zip(rows.tolist(), jobs.table.id[rows].tolist(), jobs.table.kind[rows].tolist(), strict=True):
+        rights = access.rights(job)
+        if (rights, kind) not in known:
+            may, need, pool = access.may_start_in[rights], options.kind_need[kind], options.kind_pool[kind]
+            known[rights, kind] = any(
+                (need <= counts.sum(axis=0)[pool]).any() and not (need <= counts[may].sum(axis=0)[pool]).any()
+                for counts in (free, there)
+            )
+        if known[rights, kind]:
+            codes[row] = Reason.RESERVED
 
 
 def _by_class(state: State, access: Access, gpus: Bools) -> Ints:

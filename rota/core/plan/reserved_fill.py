@@ -42,6 +42,8 @@ class ReservedFill(LimitedFill):
         """Thousandths of GPUs that each class has left, by pool."""
         self._free = self._count(usable & state.nodes.planned.free)
         """Thousandths of GPUs that are free by the plan in force and not taken since, in the same form."""
+        self._refused: dict[tuple[int, int], int] = {}
+        """The smallest need for which there was no room, by rights and pool. Room only becomes less."""
         self.taken: dict[int, Classes] = {}
         """What the job at each position takes."""
         self.stays: set[int] = set()
@@ -67,11 +69,16 @@ class ReservedFill(LimitedFill):
             return self._take_part(job, way, pool, need)
         if need > self._room[pool]:
             return False
+        new = self._table.granted_option.item(job) < 0
+        if new and need >= self._refused.get((self._access.rights(self._ids[job]), pool), need + 1):
+            return False
         if self._other_side[way] >= 0:
             return self._try_pair(job, way, pool, need)
         stays = self._where_it_is(job, way)
         classes = stays if stays is not None else self._pick(self._starts(job), pool, need, self._has_now(job))
         if classes is None:
+            key = self._access.rights(self._ids[job]), pool
+            self._refused[key] = min(need, self._refused.get(key, need))
             return False
         self._take(job, pool, classes, stays=stays is not None)
         self._grant(job, way)

@@ -50,7 +50,7 @@ def choose_jobs_apart(
                 if not _suffices(draft, room & mask, [requests[batch[0]]]):
                     continue
             elif several > 1:
-                mask = mask & _as_counted(draft, access, room & mask, positions[batch[0]], requests[batch[0]].pool)
+                mask = mask & _as_counted(draft, access, room & mask, positions[batch[0]], _size(requests[batch[0]]))
             view.available = room & mask
             mine = [hints.get(positions[each], ()) for each in batch] if hints else ()
             chosen = choose_for_jobs(draft.state, draft.placer, view, [requests[each] for each in batch], mine)
@@ -74,7 +74,7 @@ def choose_units_apart(
         pool, need = options.pool.item(unit[0][1]), max(options.milligpus.item(unit[0][1]) // MILLI, 1)
         counted = may & np.isin(access.gpu_class, classes[at])
         if len(classes[at]) > 1:
-            counted &= _as_counted(draft, access, room & counted, at, pool)
+            counted &= _as_counted(draft, access, room & counted, at, (pool, need))
         for mask in (counted, may):
             if int((room & mask & (draft.state.nodes.cluster.gpu_pool == pool)).sum()) >= need:
                 view.available = room & mask
@@ -95,11 +95,13 @@ def _classes(draft: Draft, position: int, gpus: int) -> tuple[int, ...]:
     return tuple(sorted(taken.keys() | more))
 
 
-def _as_counted(draft: Draft, access: Access, room: Bools, position: int, pool: int) -> Bools:
+def _as_counted(draft: Draft, access: Access, room: Bools, position: int, size: tuple[int, int]) -> Bools:
     """Return as many of these GPUs of a pool of each class as a job takes of it: its own first, then those on the nodes with the
-    most of these GPUs."""
+    most of these GPUs. All of them if a tactic has given it more. `size`: the pool and the number of GPUs of the job."""
     taken, cluster = draft.places.classes.get(position, {}), draft.state.nodes.cluster
-    found: Bools = room & (cluster.gpu_pool == pool)
+    found: Bools = room & (cluster.gpu_pool == size[0])
+    if sum(taken.values()) < size[1] * MILLI:
+        return found
     own = np.zeros(len(room), dtype=bool)
     own[draft.state.jobs.desired.get(draft.job_at(position), NO_GPUS)] = True
     by_node = cluster.count_by_node(found)[cluster.gpu_node]
@@ -108,6 +110,10 @@ def _as_counted(draft: Draft, access: Access, room: Bools, position: int, pool: 
         order = mine[np.lexsort((-by_node[mine], ~own[mine]))]
         found[order[milli // MILLI :]] = False
     return found
+
+
+def _size(request: PlacementRequest) -> tuple[int, int]:
+    return request.pool, request.gpus
 
 
 def _suffices(draft: Draft, room: Bools, requests: Sequence[PlacementRequest]) -> bool:

@@ -8,6 +8,8 @@
 GPUs that are in the same windows form a class. Class 0 has those in none.
 """
 
+from collections.abc import Hashable
+
 import numpy as np
 
 from rota.core.state.records import Drain, same_gpus
@@ -106,18 +108,32 @@ class Access:
         """Whether a window of each class has begun."""
         self.begins_s = [min((each.from_s for each in inside), default=FOREVER) for inside in self.windows_of]
         """When the first window of each class begins, or has begun."""
-        self._starts: dict[int, Bools] = {}
+        self.may_start_in: list[Bools] = []
+        """By rights: the classes in which a job with these rights may start."""
+        self._known: dict[Hashable, int] = {}
+        self._rights: dict[int, int] = {}
         self._stays: dict[int, Bools] = {}
 
     def starts(self, job: int) -> Bools:
         """Return in which classes a job may start."""
-        found = self._starts.get(job)
+        return self.may_start_in[self.rights(job)]
+
+    def rights(self, job: int) -> int:
+        """Return a number that jobs share which may start in the same classes for the same reasons."""
+        found = self._rights.get(job)
         if found is None:
-            may = [may_start(self._state, window, job) for window in self.windows]
-            found = self._by_class(may)
-            if self._is_bound(job):
-                found &= False
-            self._starts[job] = found
+            jobs = self._state.jobs
+            spec, row = jobs.specs[job], jobs.row[job]
+            saves = bool(jobs.table.saves[row])
+            key: Hashable = (spec.tenant, spec.user, saves)
+            if not saves:
+                own = job if job in jobs.attempts else None
+                key = (spec.tenant, spec.user, bool(jobs.table.can_park[row]), ends_s(self._state, job), own)
+            found = self._known.setdefault(key, len(self.may_start_in))
+            if found == len(self.may_start_in):
+                may = self._by_class([may_start(self._state, window, job) for window in self.windows])
+                self.may_start_in.append(may & False if self._is_bound(job) else may)
+            self._rights[job] = found
         return found
 
     def _is_bound(self, job: int) -> bool:

@@ -241,6 +241,16 @@ def test_a_snapshot_keeps_reservations_and_older_ones_are_read() -> None:
     assert snapshot.restore(plain, codec).nodes.windows == ()
 
 
+def test_a_drain_in_a_journal_from_before_reservations_is_read() -> None:
+    codec, drained = make_codec(), GpusDrained(1, (0,), 0.0, 0.0, 60.0, "disks", "ana")
+    plain = json.loads(json.dumps(codec.encode(drained)))
+    text = json.dumps(plain)
+    assert "tenants" in text and "users" in text
+    for name in ("tenants", "users"):
+        text = text.replace(f', "{name}": null', "")
+    assert "tenants" not in text and codec.decode(json.loads(text)) == drained
+
+
 def test_phases_stay_legal_while_a_reservation_comes_and_goes() -> None:
     made = bench(A, policy=Srsf())
     made.obey(made.submit(gpus=2, steps=5000.0))
