@@ -34,6 +34,7 @@ from benchmarks.gpu_bench import (
     result_of,
     step_times,
 )
+from benchmarks.gpu_damage import damage
 from benchmarks.gpu_node import on_a_node
 from benchmarks.gpu_pairs import allocator, colocation
 from benchmarks.gpu_resumed import resumed
@@ -45,6 +46,8 @@ from rota.wire.rows import JobRow
 from tests.live.agent.bench import Machine
 
 SIZES = (2, 20, 40)
+PARKED_SECONDS = 1.0
+"""How long a job stays parked, in seconds. Its pages are registered in that time; no scheduler has shorter turns."""
 
 
 def switches(times: dict[str, list[float]], *, endless: bool = False) -> dict[str, Any]:
@@ -290,6 +293,7 @@ def many_parkings(bench: Bench, gib: int = 2, times: int = 50, *, way: str = "")
             if number in (0, 1, 9, times - 1):
                 parked_mib.append(gpu_mib())
                 host.append(host_mib(pid))
+            time.sleep(PARKED_SECONDS)
             began = time.monotonic()
             agent.resume(1, 1, 3 + 2 * number, 600.0)
             reach("running")
@@ -321,6 +325,7 @@ def phases(bench: Bench, args: argparse.Namespace) -> Iterator[tuple[str, Callab
     yield "many_parkings", lambda: many_parkings(bench)
     yield "parkings_of_20_gib", lambda: many_parkings(bench, 20, 8)
     yield "parkings_of_40_gib", lambda: many_parkings(bench, 40, 5)
+    yield "damage", lambda: damage(bench)
     yield "turns", lambda: turns(bench, args.slice_seconds)
     yield "daemon_killed", lambda: daemon_killed(bench)
     yield "long_turns", lambda: long_turns(bench, args.policy, args.turns_seconds)

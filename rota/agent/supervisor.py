@@ -292,6 +292,9 @@ class Supervisor:
                 self._report(message)
             else:
                 self.parking.hear(message)
+        if self.parking.damaged_mib is not None and self.status.damaged_mib is None:
+            self.status = self.status._replace(damaged_mib=self.parking.damaged_mib)
+            self._kill_remaining()  # no process of the job may go on with it, nor save it
         return bool(came)
 
     def _report(self, message: dict[str, Any]) -> None:
