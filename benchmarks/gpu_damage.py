@@ -7,6 +7,7 @@ import sys
 from typing import Any
 
 from benchmarks.gpu_bench import Bench
+from rota.agent.pages_library import with_pages_library
 from rota.park.facts import parking_facts
 from rota.park.park_environment import parking_environment
 
@@ -69,7 +70,7 @@ def damage(bench: Bench, gib: int = 4, cases: int = 100) -> dict[str, Any]:
     script = bench.folder / "damage.py"
     script.write_text(SCRIPT)
     command, env = [sys.executable, str(script), str(gib), str(cases)], bench.variables()
-    facts = parking_facts(command, env, "/", wanted=True, gpus=1, real_gpus=True)
+    facts = with_pages_library(parking_facts(command, env, "/", wanted=True, gpus=1, real_gpus=True))
     if not facts.pages_library:
         raise RuntimeError(f"there is no library for host memory: {facts.pages_problem}")
     added = parking_environment(facts, env)

@@ -39,6 +39,7 @@ from benchmarks.gpu_node import on_a_node
 from benchmarks.gpu_pairs import allocator, colocation
 from benchmarks.gpu_resumed import resumed
 from rota.agent.machine import AttemptStatus
+from rota.agent.pages_library import with_pages_library
 from rota.park.facts import parking_facts
 from rota.park.park_environment import parking_environment
 from rota.park.park_method import choose_park_method
@@ -89,7 +90,9 @@ def switches(times: dict[str, list[float]], *, endless: bool = False) -> dict[st
 def machine(bench: Bench) -> dict[str, Any]:
     import torch
 
-    facts = parking_facts(bench.command(2, 1, 0, "x"), bench.variables(), "/", wanted=True, gpus=1, real_gpus=not bench.rehearsal)
+    facts = with_pages_library(
+        parking_facts(bench.command(2, 1, 0, "x"), bench.variables(), "/", wanted=True, gpus=1, real_gpus=not bench.rehearsal)
+    )
     way, why = choose_park_method(facts)
     return {
         "gpu": torch.cuda.get_device_name(0) if torch.cuda.is_available() else None,
@@ -266,7 +269,7 @@ def many_parkings(bench: Bench, gib: int = 2, times: int = 50, *, way: str = "")
     before = gpu_mib()
     try:
         run, env = bench.command(gib, 1_000_000_000, 0.0, f"many-{gib}{way}"), bench.variables()
-        facts = parking_facts(run, env, "/", wanted=True, gpus=1, real_gpus=not bench.rehearsal)
+        facts = with_pages_library(parking_facts(run, env, "/", wanted=True, gpus=1, real_gpus=not bench.rehearsal))
         env |= {"CUDA_VISIBLE_DEVICES": "0", "PYTHONUNBUFFERED": "1"}
         env |= {"ROTA_PARK": way} if way else parking_environment(facts, env)
         agent.launch(order_for(bench, run, env))

@@ -7,8 +7,9 @@ from rota.agent.attempt_files import LaunchOrder, plain_text
 from rota.agent.constants import MEMORY_GIB
 from rota.agent.facts_as_user import facts_as_user
 from rota.agent.others_job_folder import public_copy
+from rota.agent.pages_library import with_pages_library
 from rota.agent.processes import other_user
-from rota.park.facts import job_facts, with_agent_facts
+from rota.park.facts import job_facts, with_driver
 from rota.park.park_environment import HOOK_FOLDER, parking_environment
 from rota.park.park_method import EXIT, MEMORY_LIMITED, ParkingFacts, choose_park_method
 
@@ -25,7 +26,7 @@ def with_parking(order: LaunchOrder, *, real_gpus: bool) -> LaunchOrder:
         except OSError as error:
             why = f"a process of user {uid} could not find out how: {error.strerror or error}"
             return order._replace(park_method=EXIT, park_reason=plain_text(why))
-    facts, hook = with_agent_facts(known, mps=order.mps), HOOK_FOLDER
+    facts, hook = with_pages_library(with_driver(known, mps=order.mps)), HOOK_FOLDER
     if uid is not None:
         try:
             facts, hook = _public(facts)

@@ -13,7 +13,6 @@ from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import replace
 from pathlib import Path
 
-from rota.park.pages_library import pages_library
 from rota.park.park_method import ParkingFacts, preload_problem
 
 _PYTHON = re.compile(r"python[0-9.]*")
@@ -33,7 +32,7 @@ def parking_facts(
     argv: Sequence[str], env: Mapping[str, str], workdir: str, *, wanted: bool, gpus: float, real_gpus: bool, mps: bool = False
 ) -> ParkingFacts:
     """Return the facts of a job with this command and these variables."""
-    return with_agent_facts(job_facts(argv, env, workdir, wanted=wanted, gpus=gpus, real_gpus=real_gpus), mps=mps)
+    return with_driver(job_facts(argv, env, workdir, wanted=wanted, gpus=gpus, real_gpus=real_gpus), mps=mps)
 
 
 def job_facts(
@@ -47,15 +46,10 @@ def job_facts(
     return _with_allocator(known, env)
 
 
-def with_agent_facts(known: ParkingFacts, *, mps: bool) -> ParkingFacts:
-    """Add the facts that the agent finds out: about its own library, and about the driver if the job could be parked in no other
-    way."""
-    known = replace(known, pages_library="", pages_problem="")  # a user's process may have said something else
-    if not known.wanted or known.gpus > 1 or not known.real_gpus:
+def with_driver(known: ParkingFacts, *, mps: bool) -> ParkingFacts:
+    """Add the facts about the driver, if the job could be parked in no other way."""
+    if not known.wanted or known.gpus > 1 or not known.real_gpus or not preload_problem(known):
         return known
-    if not preload_problem(known):
-        pages, problem = pages_library()
-        return replace(known, pages_library=pages, pages_problem=problem)
     return replace(known, driver_problem="it does not work for processes under MPS" if mps else driver_problem())
 
 

@@ -11,7 +11,7 @@ from pathlib import Path
 import pytest
 
 from rota.agent.constants import LOST
-from rota.park.pages_library import SOURCE, build_pages_library
+from rota.agent.pages_library import SOURCE, build_pages_library
 from rota.park.park_environment import parking_environment
 from rota.park.park_method import ParkingFacts
 from tests.live.agent.bench import Bench

@@ -1,6 +1,6 @@
 """The library that makes host memory for parked jobs, compiled once on each machine that has a C compiler.
 
-Its source is `hook/park_pages.c`. Jobs are parked without it too, but the first time takes much longer.
+Its source is `rota/park/hook/park_pages.c`. Jobs are parked without it too, but the first time takes much longer.
 """
 
 import functools
@@ -8,17 +8,29 @@ import hashlib
 import os
 import shutil
 import subprocess
+from dataclasses import replace
 from pathlib import Path
 
 from rota.errors import NotYours
 from rota.folders import make_folder, state_folder
+from rota.park.park_environment import HOOK_FOLDER
+from rota.park.park_method import PRELOAD, ParkingFacts, choose_park_method
 
-SOURCE = Path(__file__).resolve().parent / "hook" / "park_pages.c"
+SOURCE = Path(HOOK_FOLDER) / "park_pages.c"
 FOLDER = "rota/libraries"
 """Where the library is kept, below the user's folder for program state."""
 COMPILERS = ("cc", "gcc", "clang")
 SECONDS = 60.0
 """Time limit for the compiler, in seconds."""
+
+
+def with_pages_library(facts: ParkingFacts) -> ParkingFacts:
+    """Add the facts about the library. Those that are there may be from a process of another user."""
+    facts = replace(facts, pages_library="", pages_problem="")
+    if choose_park_method(facts)[0] != PRELOAD:
+        return facts
+    library, problem = pages_library()
+    return replace(facts, pages_library=library, pages_problem=problem)
 
 
 @functools.lru_cache(maxsize=1)
