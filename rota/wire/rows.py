@@ -112,9 +112,10 @@ class JobRow:
     """Failure of the last attempt, or why the state cannot be saved now; None if there is no problem."""
     exit_code: int | None = None
     """Exit code of the last attempt; negative if a signal of this number ended it; None before the first exit."""
-    last_change: str = ""
-    """Sentence about the last thing that happened to the job."""
-    command: str = ""
+    last_change: str | None = None
+    """Sentence about the last thing that happened to the job; None for other users."""
+    command: str | None = None
+    """Command of the job as text; None for other users."""
     metrics: dict[str, float] = field(default_factory=dict)
     """Latest metrics that the script reported, such as its loss."""
     park_method: str | None = None
@@ -414,7 +415,8 @@ class DrainRow:
     id: int
     places: list[str]
     """Nodes such as `n1`, and single GPUs such as `n1:3`."""
-    reason: str
+    reason: str | None
+    """Reason that the operator gave, or what the health check found; None if no reason was given."""
     by: str | None
     """Name of the user who requested it; None if unknown."""
     from_at: str
