@@ -122,7 +122,7 @@ class AttemptStatus(NamedTuple):
     parking_problem: str | None = None
     """Why the last attempt to park it failed; None if it did not."""
     limits_problem: str | None = None
-    """Why the limits of its CPUs and memory are not enforced; None if they are, or it has none."""
+    """Why the limits of its CPUs and memory, or those of its user, are not enforced; None if they are, or it has none."""
     lease_s: float | None = None
     """End of the lease, on the clock that counts from boot; None in a file of an old version."""
     pace: Pace = Pace()

@@ -181,7 +181,9 @@ class Supervisor:
         self.exit_code = None
         self.signs = self.signs._replace(session=self.main, seen_s=boot_s())
         self._guard()
-        self.status = self.status._replace(pid=self.main, session=self.main, limits_problem=limits_problem)
+        self.status = self.status._replace(
+            pid=self.main, session=self.main, limits_problem=limits_problem or self.folder.limits_problem
+        )
 
     def _guard(self) -> None:
         """Send the log writer the time at which the job has to be gone. That process is not the job's."""

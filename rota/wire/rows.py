@@ -123,7 +123,7 @@ class JobRow:
     park_reason: str | None = None
     """Reason for the park method, and why the last attempt to park failed; None if unknown."""
     limits_problem: str | None = None
-    """Why the limits of its CPUs and host memory are not enforced; None if they are, or it has none."""
+    """Why the limits of its CPUs and host memory, or those of its user, are not enforced; None if they are, or it has none."""
     steps_problem: str | None = None
     """Reason why some reported steps do not count; None if all count."""
     spec: dict[str, Any] | None = None
