@@ -15,8 +15,8 @@ from typing import NamedTuple
 from rota.agent.job_user import JobUser
 
 LIMITS_FILE = "ROTA_USER_LIMITS"
-"""Environment variable of the scheduler, never of a job: another path of `limits.conf`, with the folder `limits.d` beside it. If it
-is empty, no limits are read."""
+"""Environment variable of the scheduler, never of a job: another path of `limits.conf`, with the folder `limits.d` beside it. If
+it is empty, no limits are read."""
 DEFAULT_FILE = "/etc/security/limits.conf"
 MAX_BYTES = 1 << 20
 """Largest file that is read."""

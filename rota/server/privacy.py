@@ -33,6 +33,7 @@ class Privacy:
             problem=None,
             park_reason=None,
             limits_problem=None,
+            key=None,
             steps_problem=None,
         )
 

@@ -130,6 +130,10 @@ class JobRow:
     """Complete spec, if one job was requested; None in lists. Variables have only names, because values may be secrets."""
     trials: list[TrialRow] | None = None
     """Trials of the job, the oldest first, if one job was requested; None in lists."""
+    max_run_seconds: float | None = None
+    """Longest run time of the job over all attempts, in seconds; None if there is no limit."""
+    key: str | None = None
+    """Key of the job's submission; None if it had none, and for other users. Of an array, the first task has it."""
     array_id: int | None = None
     """Number of the array to which the job belongs; None if it belongs to none."""
     array_index: int | None = None

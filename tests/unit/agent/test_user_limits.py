@@ -51,7 +51,8 @@ def test_of_two_alike_the_later_counts_and_files_are_read_by_name(tmp_path: Path
 def test_soft_and_hard_are_apart_and_none_exceeds_what_the_scheduler_has(tmp_path: Path) -> None:
     found = limits(
         tmp_path,
-        "* soft nofile 100\n* hard nproc 50\n* - memlock unlimited\n* soft stack unlimited\n* hard stack 8\n* hard core 4\n* - rss 99999999999999999999\n",
+        "* soft nofile 100\n* hard nproc 50\n* - memlock unlimited\n* soft stack unlimited\n* hard stack 8\n"
+        "* hard core 4\n* - rss 99999999999999999999\n",
     )
     assert found.limits == {
         resource.RLIMIT_NOFILE: (100, HARD),
