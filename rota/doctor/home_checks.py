@@ -164,7 +164,7 @@ def check_entries(rows: Rows, path: str, another: str) -> Diagnosis:
     """Check the entries of a journal in any database. `another` is the next step if it is damaged."""
     older = "use the Rota that wrote it, or another --home"
     schema = next(iter(rows("SELECT value FROM meta WHERE key = 'schema'", ())), None)
-    if schema is None or schema[0] not in map(str, READABLE):
+    if schema is None or schema[0] not in map(str, range(READABLE[0], SCHEMA + 1)):
         found = "none" if schema is None else schema[0]
         return fail("journal", f"{path} has schema {found}, and this Rota reads {READABLE[0]} to {SCHEMA}", older)
     entries, last = count_entries(rows)
