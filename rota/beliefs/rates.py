@@ -208,10 +208,9 @@ class Rates:
 
     def colocated_rates(self, first: str | None, second: str | None, accelerator: str, gpus: int) -> tuple[float, float] | None:
         """Return the steps per second of two profiles that share the same GPUs of one node, in this order; None if the pair was
-        not measured. Two jobs of one profile cannot be distinguished, so each gets the mean of the measurements."""
-        if first is None or second is None:
-            return None
-        kind = self.everywhere or accelerator
+        not measured. Two jobs of one profile cannot be distinguished, so each gets the mean of the measurements. Jobs
+        without a profile have an empty name in tables."""
+        first, second, kind = first or "", second or "", self.everywhere or accelerator
         found = self.pairs.get((first, second, kind, gpus))
         if found is None and (turned := self.pairs.get((second, first, kind, gpus))) is not None:
             found = (turned[1], turned[0])
@@ -227,9 +226,9 @@ class Rates:
         known = self.colocated_rates(first, second, accelerator, gpus)
         if known is not None:
             return known, 0.0
-        if self._learner is None or first is None or second is None:
+        if self._learner is None:
             return None
-        found = self._learner.colocated_rates(first, second, self.everywhere or accelerator, gpus)
+        found = self._learner.colocated_rates(first or "", second or "", self.everywhere or accelerator, gpus)
         if found is not None and first == second:
             mean = (found[0][0] + found[0][1]) / 2
             return (mean, mean), found[1]
@@ -275,9 +274,7 @@ class Rates:
 
     def partners(self, profile: str | None, accelerator: str, gpus: int) -> frozenset[str]:
         """Return the profiles that were measured next to this one on the same GPUs."""
-        return (
-            frozenset() if profile is None else self._partners.get((profile, self.everywhere or accelerator, gpus), frozenset())
-        )
+        return self._partners.get((profile or "", self.everywhere or accelerator, gpus), frozenset())
 
     @cached_property
     def _partners(self) -> dict[Key, frozenset[str]]:
