@@ -124,7 +124,7 @@ class AttemptStatus(NamedTuple):
     damaged_mib: int | None = None
     """GPU memory that came back different when it was resumed, in MiB, because of which it was ended; None if none did."""
     limits_problem: str | None = None
-    """Why the limits of its CPUs and memory are not enforced; None if they are, or it has none."""
+    """Why the limits of its CPUs and memory, or those of its user, are not enforced; None if they are, or it has none."""
     lease_s: float | None = None
     """End of the lease, on the clock that counts from boot; None in a file of an old version."""
     pace: Pace = Pace()

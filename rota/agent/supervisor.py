@@ -175,13 +175,13 @@ class Supervisor:
 
     def _start(self, output: Output, job_lock: int) -> None:
         self._guard()  # the start may hang too
-        with cgroups.limited(self.order.env) as limits_problem:
+        with cgroups.limited(self.order.env) as problem:
             self.main = child.start(self.order, self.folder, log=output.descriptor, job_lock=job_lock)
         output.job_has_it()
         self.exit_code = None
         self.signs = self.signs._replace(session=self.main, seen_s=boot_s())
         self._guard()
-        self.status = self.status._replace(pid=self.main, session=self.main, limits_problem=limits_problem)
+        self.status = self.status._replace(pid=self.main, session=self.main, limits_problem=problem or self.folder.limits_problem)
 
     def _guard(self) -> None:
         """Send the log writer the time at which the job has to be gone. That process is not the job's."""

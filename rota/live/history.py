@@ -355,7 +355,7 @@ class JobHistory:
             job=self.rows([record], state, latest, now_s)[0],
             reasons=[ReasonRow(code=e.code.name, sentence=e.sentence, facts=_plain(e.facts)) for e in found],
             ahead=self.rows(ahead[:20], state, latest, now_s),
-            last_change=record.last_change or None,
+            last_change=record.last_change,
             policy=state.cycle.answer.policy if state.cycle.answer is not None else None,
         )
 
