@@ -66,7 +66,7 @@ class MachineRequests:
                 _check_unreserved(state, set(gpus), start_s, end_s)
             numbers.append(self.next_drain())
             owners = (paths or None, tuple(users) or None)
-            return [GpusDrained(numbers[0], gpus, now_s, start_s, end_s, reason, by, False, *owners)]
+            return [GpusDrained(numbers[0], gpus, now_s, start_s, end_s, reason or None, by, False, *owners)]
 
         self._change(events)
         with self._lock:

@@ -34,7 +34,7 @@ from tests.properties.test_chaos import HOSTILE_SETTINGS, SHARING
 
 FLOOR = Cluster.of([Node("a", "V100", 4, host_gib=16.0), Node("b", "V100", 4), Node("c", "V100", 8, host_gib=8.0)])
 POLICIES = (Tiresias(thresholds=(40.0, 100.0)), Fifo(backfill=True), Las(quantum_seconds=15.0), Srsf())
-OWNERS = (("vision", "ana"), ("vision/scans", "ben"), ("speech", "ana"), ("", ""))
+OWNERS = (("vision", "ana"), ("vision/scans", "ben"), ("speech", "ana"), (None, ""))
 TENANTS = Tenants(
     weights={"vision": 2.0, "vision/scans": 1.0, "speech": 1.0},
     guarantees={"vision": Guarantee(8), "speech": Guarantee(4)},
@@ -78,7 +78,7 @@ class Reserved(Chaos):
             ((("vision",), None), (("speech",), None), (None, ("ana",)), (("vision",), ("ana",)), (None, None))
         )
         event = GpusDrained(
-            number, gpus, now_s, from_s, from_s + dice.uniform(10.0, 90.0), "", "ana", tenants=tenants, users=users
+            number, gpus, now_s, from_s, from_s + dice.uniform(10.0, 90.0), None, "ana", tenants=tenants, users=users
         )
         self._count("reservations" if tenants or users else "drains")
         self.tell([event, event] if dice.random() < 0.8 else [DrainCancelled(number - 1, now_s)])
@@ -110,7 +110,7 @@ class Reserved(Chaos):
 
     def _check(self, job: int, window: Drain) -> None:
         state, spec = self.core.state, self.specs[job]
-        mine = any((spec.tenant + "/").startswith(f"{each}/") for each in window.tenants or ())
+        mine = any(((spec.tenant or "") + "/").startswith(f"{each}/") for each in window.tenants or ())
         if mine or spec.user in (window.users or ()):
             return
         reserves = window.tenants is not None or window.users is not None
