@@ -59,7 +59,7 @@ class Drained(Chaos):
         gpus = tuple(range(first, first + dice.randint(1, 4)))
         from_s = now_s + dice.choice((0.0, 0.0, 25.0))
         number = self.core.state.nodes.last_drain + 1
-        event = GpusDrained(number, gpus, now_s, from_s, from_s + dice.uniform(10.0, 60.0), "", "ana")
+        event = GpusDrained(number, gpus, now_s, from_s, from_s + dice.uniform(10.0, 60.0), None, "ana")
         ends: list[External] = [GpusUndrained(gpus, now_s), DrainCancelled(number - 1, now_s)]
         self._count("drains of operators")
         self.tell([event, event] if dice.random() < 0.8 else [dice.choice(ends)])
