@@ -184,6 +184,10 @@ class ActorRow:
     """`viewer`, `user` or `operator`."""
     uid: int | None = None
     """Unix user as whom the actor's jobs run; None for the scheduler's own user."""
+    tenants: list[str] | None = None
+    """Tenants into which the actor may submit; None if the scheduler has no tenants."""
+    tenant: str | None = None
+    """Tenant of the actor's jobs that name none, given by membership; None if the membership gives none."""
 
     def to_dict(self) -> dict[str, Any]:
         return asdict(self)
@@ -498,6 +502,12 @@ class TenantRow:
     """99th percentile of that time, in seconds."""
     users: dict[str, float]
     """GPUs of each user of the tenant that has some, most first."""
+    members: list[str] | None = None
+    """Users who may submit into the tenant; None if all may."""
+    max_jobs: int | None = None
+    """Most unfinished jobs of the tenant; None if there is no limit."""
+    user_max_jobs: int | None = None
+    """Most unfinished jobs of each user in the tenant; None if there is no limit."""
 
     def to_dict(self) -> dict[str, Any]:
         return asdict(self)
