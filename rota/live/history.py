@@ -167,6 +167,8 @@ class JobHistory:
             self.changed.update(self._notes.share_again(attempts, state))
         if decided is not None:
             self.changed.update(self._notes.sent(decided, state))
+            if decided.plan is not None and decided.plan.reclaimed:
+                self.changed.update(self._notes.reclaiming(decided.plan, state))
 
     def _counts(self, event: Started | Suspended | Exited, attempts: dict[int, int], finished: set[int], state: State) -> bool:
         """Return whether an event counts: it is of the job's attempt, and no other part of a gang has yet to report the same. An

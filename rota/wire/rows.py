@@ -280,6 +280,9 @@ class EventRow:
     """GPU-seconds of the attempt, at its end."""
     work_seconds: float = 0.0
     """Normalised work of the attempt at its end, in seconds of a GPU of the job's best type."""
+    reclaim_seconds: float | None = None
+    """Time from the arrival of the job to its first start, on GPUs that its tenant had lent, in seconds; None for other
+    events."""
 
     def to_dict(self) -> dict[str, Any]:
         return asdict(self)
@@ -313,6 +316,11 @@ class UsageGroupRow:
     """Running time whose work was lost with attempts that failed or were lost, in seconds."""
     gpus_busy: float
     """Mean number of GPUs in use."""
+    reclaims: int | None = None
+    """Number of jobs within the guarantee of their tenant that started on GPUs that it had lent; None if there was none, and in
+    reports that are not by tenant."""
+    reclaim_seconds_p99: float | None = None
+    """99th percentile of the time from the arrival of these jobs to their start, in seconds."""
 
     def to_dict(self) -> dict[str, Any]:
         return asdict(self)

@@ -47,7 +47,23 @@ def test_a_report_in_every_format(served: Served, rota: Rota) -> None:
     code, out, _ = rota("report", "-o", "json")
     assert json.loads(out)["groups"][0]["gpu_seconds"] == 7 * 3600
     code, out, _ = rota("report", "-o", "csv", "--by", "day")
-    assert [row["day"] for row in csv.DictReader(io.StringIO(out))] == ["ana"]
+    (row,) = csv.DictReader(io.StringIO(out))
+    assert row["day"] == "ana" and "reclaims" not in row
+
+
+def test_a_report_states_how_soon_lent_gpus_came_back_if_some_did(served: Served, rota: Rota) -> None:
+    _, out, _ = rota("report", "--by", "tenant")
+    assert "RECLAIM" not in out
+    served.daemon.reclaims = 3
+    code, out, _ = rota("report", "--by", "tenant")
+    lines = out.splitlines()
+    assert code == 0 and lines[0].endswith("RECLAIMS  RECLAIM P99") and lines[1].split()[-3:] == ["3", "1.2", "s"]
+    assert lines[3].startswith("RECLAIM P99: time from arrival to start")
+    _, out, _ = rota("report", "--by", "tenant", "-o", "csv")
+    (row,) = csv.DictReader(io.StringIO(out))
+    assert (row["reclaims"], row["reclaim_seconds_p99"]) == ("3", "1.25")
+    _, out, _ = rota("report", "--by", "tenant", "-o", "json")
+    assert json.loads(out)["total"]["reclaim_seconds_p99"] == 1.25
 
 
 @pytest.mark.parametrize(

@@ -77,6 +77,8 @@ class Standin:
         self.keys: dict[tuple[str, str], int] = {}
         self.number = 1
         self.problem = ""
+        self.reclaims: int | None = None
+        """Number of jobs in reports that got back GPUs which their tenant had lent; None if there were none."""
         self.asked_ready = 0
         self.stuck: threading.Event | None = None
         """If set, it is not known whether it is ready until this happens."""
@@ -244,6 +246,8 @@ class Standin:
             preempted_seconds=0.0,
             broken_seconds=0.0,
             gpus_busy=0.5,
+            reclaims=self.reclaims,
+            reclaim_seconds_p99=None if self.reclaims is None else 1.25,
         )
         return UsageReportRow(since=now(), until=now(), by=by, groups=[group], total=replace(group, name=None))
 
