@@ -35,17 +35,16 @@ def _check_member(sent: Submission, tenants: Tenants | None, by: Actor | None) -
     which may do what operators may."""
     if tenants is None or not tenants.members or by is None or by.is_operator:
         return
-    home = tenants.home_of(sent.spec.tenant or "")
-    if home is None or tenants.is_open_to(home, sent.user):
-        return
+    home, mine = tenants.home_of(sent.spec.tenant or ""), tenants.open_to(sent.user)
     named = f"tenant: {sent.spec.tenant!r} — " if sent.spec.tenant is not None else ""
-    which = f"the tenant {home}" if named else f"{home}, the tenant of jobs that name none"
-    mine = tenants.open_to(sent.user)
     if not mine:
-        problem, hint = "no tenant is open to them", f"ask an operator to list {sent.user} in the members of a tenant"
-    else:
-        problem, hint = f"they may submit into {listed(mine)}", f"tenant: {tenants.tenant_of_member(sent.user) or mine[0]}"
-    raise ForbiddenError(f"{named}{sent.user} is not a member of {which}; {problem}.", hint=hint)
+        hint = f"ask an operator to list {sent.user} in the members of a tenant"
+        raise ForbiddenError(f"{named}{sent.user} is not a member of a tenant, and no tenant is open to all users.", hint=hint)
+    if home is None or home in mine:  # that there is no such tenant is another error
+        return
+    which = f"the tenant {home}" if named else f"{home}, the tenant of jobs that name none"
+    hint = f"tenant: {tenants.tenant_of_member(sent.user) or mine[0]}"
+    raise ForbiddenError(f"{named}{sent.user} is not a member of {which}; they may submit into {listed(mine)}.", hint=hint)
 
 
 def listed(paths: list[str]) -> str:

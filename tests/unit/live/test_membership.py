@@ -1,9 +1,13 @@
 """Into which tenants users may submit."""
 
+from dataclasses import replace
+
 import pytest
 
-from rota.errors import ForbiddenError
+from rota.errors import ForbiddenError, OptionError
 from rota.live.membership import admitted, listed
+from rota.live.possible import check_tenant
+from rota.model.job import JobSpec
 from rota.model.tenants import Tenants
 from rota.wire.actor import Actor, Role
 from rota.wire.spec import Spec
@@ -49,9 +53,20 @@ def test_others_are_refused_and_see_which_tenants_are_theirs() -> None:
         match=r"^leo is not a member of other, the tenant of jobs that name none; they may submit into speech, vision",
     ):
         tenant_of("leo")
-    with pytest.raises(ForbiddenError, match="no tenant is open to them") as caught:
-        tenant_of("eve", "vision")
+    for tenant in ("vision", None):
+        with pytest.raises(ForbiddenError, match="eve is not a member of a tenant, and no tenant is open to all") as caught:
+            tenant_of("eve", tenant)
     assert caught.value.hint == "ask an operator to list eve in the members of a tenant"
+
+
+def test_that_there_is_no_such_tenant_is_another_error() -> None:
+    refusing = replace(TENANTS, unknown="refuse")
+    assert tenant_of("ana", "sales", tenants=refusing) == "sales"
+    with pytest.raises(OptionError, match="is not a tenant of this cluster") as caught:
+        check_tenant(JobSpec(user="leo"), refusing)
+    assert caught.value.hint == "tenant: speech; all: speech, vision, vision/labs"
+    with pytest.raises(ForbiddenError, match="eve is not a member of a tenant"):
+        tenant_of("eve", "sales", tenants=refusing)
 
 
 def test_operators_and_the_program_itself_submit_into_every_tenant() -> None:
