@@ -22,10 +22,8 @@ _RECLAIM_FIELDS = ("reclaims", "reclaim_seconds_p99")
 
 
 def report(
-    last: Annotated[
-        str, typer.Option("--last", metavar="DAYS", help="Number of days in UTC, today included. Default: 7d.")
-    ] = "7d",
-    by: Annotated[str, typer.Option("--by", metavar="WHAT", help="Group by user, tenant, type or day. Default: user.")] = "user",
+    last: Annotated[str, typer.Option("--last", metavar="DAYS", help="Number of days in UTC, today included.")] = "7d",
+    by: Annotated[str, typer.Option("--by", metavar="WHAT", help="Group by user, tenant, type or day.")] = "user",
     home: flag.Home = None,
     output: flag.Output = "table",
 ) -> None:
