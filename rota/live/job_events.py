@@ -104,7 +104,7 @@ class JobEvent:
     """Time from the arrival of the job to its first start, on GPUs that its tenant had lent, in seconds; None for other
     events."""
     tenant: str | None = None
-    """Tenant that got these GPUs back, as the job names it; empty if it names none. None for other events."""
+    """Tenant that got these GPUs back, as the job names it; None if it names none, and for other events."""
     ends_attempt: bool = False
     """Whether the attempt ended."""
     ends_job: bool = False

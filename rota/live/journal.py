@@ -277,7 +277,7 @@ class Journal:
         """Yield the usage from this day on, counted in days from 1970-01-01."""
         return journal_history.read_usage(self._store.rows, since_day)
 
-    def reclaims(self, since_s: float) -> Iterator[tuple[str, float]]:
+    def reclaims(self, since_s: float) -> Iterator[tuple[str | None, float]]:
         """Yield the tenant and the seconds of each job that started on GPUs that its tenant had lent, from an instant on."""
         return journal_history.read_reclaims(self._store.rows, since_s)
 

@@ -44,7 +44,7 @@ def keep(store: JournalStore, noted: Noted) -> None:
         rows = [(each.job, each.number, each.at_s, json.dumps(each.plain, separators=(",", ":"))) for each in noted.events]
         store.execute_many("INSERT INTO job_events VALUES (?, ?, ?, ?)", rows)
     if noted.usage:
-        store.execute_many(_BOOK, [(*each.key, *each.amounts) for each in noted.usage])
+        store.execute_many(_BOOK, [(*_columns_of(each.key), *each.amounts) for each in noted.usage])
 
 
 def read_events(rows: Rows, job: int) -> list[JobEvent]:
@@ -55,14 +55,14 @@ def read_events(rows: Rows, job: int) -> list[JobEvent]:
     return [JobEvent.of(float(at_s), json.loads(text)) for at_s, text in found]
 
 
-def read_reclaims(rows: Rows, since_s: float) -> Iterator[tuple[str, float]]:
+def read_reclaims(rows: Rows, since_s: float) -> Iterator[tuple[str | None, float]]:
     """Yield the tenant and the seconds of each job that started on GPUs that its tenant had lent, from an instant on."""
     if schema(rows) < 3:
         return
     for (text,) in rows("SELECT event FROM job_events WHERE at_s >= ? AND event LIKE ?", (since_s, '%"reclaim_seconds":%')):
         plain = json.loads(text)
         if plain.get("reclaim_seconds") is not None:  # the words may also be in the name of another job
-            yield plain.get("tenant") or "", float(plain["reclaim_seconds"])
+            yield plain.get("tenant"), float(plain["reclaim_seconds"])
 
 
 def read_usage(rows: Rows, since_day: int) -> Iterator[UsageRow]:
@@ -71,4 +71,13 @@ def read_usage(rows: Rows, since_day: int) -> Iterator[UsageRow]:
         return
     columns = ", ".join((*_KEYS, *_SUMS))
     for found in rows(f"SELECT {columns} FROM usage WHERE day >= ? ORDER BY day, owner, tenant, accelerator", (since_day,)):
-        yield UsageRow(UsageKey(*found[: len(_KEYS)]), UsageAmounts(*found[len(_KEYS) :]))
+        yield UsageRow(_key_of(*found[: len(_KEYS)]), UsageAmounts(*found[len(_KEYS) :]))
+
+
+def _columns_of(key: UsageKey) -> tuple[int, str, str, str]:
+    """Return a key as the columns of the table, where an empty text stands for none: a primary key cannot be NULL."""
+    return key.day, key.owner, key.tenant or "", key.accelerator or ""
+
+
+def _key_of(day: int, owner: str, tenant: str, accelerator: str) -> UsageKey:
+    return UsageKey(day, owner, tenant or None, accelerator or None)

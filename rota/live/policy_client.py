@@ -31,7 +31,7 @@ class PolicyClient:
         answer: Callable[[External], None],
         clock: Callable[[], float],
         within_seconds: float = ANSWER_WITHIN_SECONDS,
-        policy: str = "",
+        policy: str | None = None,
         tenants: Tenants | None = None,
     ) -> None:
         """`tenants`: those of the scheduler, for a policy that serves tenants and names none of its own."""
