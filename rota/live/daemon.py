@@ -506,7 +506,7 @@ class Daemon:
             self._items.put(item := AboutJobs(wanted, by, again, Future()))
             found = self._answer(item.done)
         with self._lock:
-            arrays, statuses = self._about_jobs.arrays(wanted), self.driver.running()
+            arrays, statuses = self._about_jobs.arrays(wanted, by), self.driver.running()
             return request_rows(self.history, found, arrays, self.scheduler.state, statuses, self.clock())
 
     def change_job(self, job: int, spec: Spec, changed: Collection[str], by: Actor | None = None) -> JobRow:

@@ -15,7 +15,7 @@ from rota.core.state.state import State
 from rota.errors import ConflictError, ForbiddenError, SpecError
 from rota.live.arrays import number_of
 from rota.live.dependencies import still_awaited
-from rota.live.find_record import JobFinder, find_array
+from rota.live.find_record import JobFinder
 from rota.live.history import JobHistory, Statuses
 from rota.live.job_changes import change_event
 from rota.live.job_record import JobRecord
@@ -60,9 +60,10 @@ class JobRequests:
             return []
         return [record for record in self._named(wanted, by) if record.ended]
 
-    def arrays(self, wanted: JobRequest) -> list[int]:
+    def arrays(self, wanted: JobRequest, by: Actor | None) -> list[int]:
         """Return the numbers of the arrays that a request names."""
-        found = (find_array(self._history.records, key, self._history.arrays, unique=True) for key in wanted.jobs)
+        finder = self._finder(by)
+        found = (finder.find_array(key, unique=True) for key in wanted.jobs)
         return list(dict.fromkeys(each for each in found if each is not None))
 
     def again(self, record: JobRecord, wanted: JobRequest, by: Actor | None) -> Submission:
@@ -101,8 +102,7 @@ class JobRequests:
     def _named(self, wanted: JobRequest, by: Actor | None) -> list[JobRecord]:
         """Return the jobs that a request names, with all tasks of its arrays that it may concern. Raise ForbiddenError if the
         user may not change one of them."""
-        history, found = self._history, list[JobRecord]()
-        finder = JobFinder(history.records, None if by is None else by.names_of, history.arrays)
+        history, finder, found = self._history, self._finder(by), list[JobRecord]()
         for key in wanted.jobs:
             array = finder.find_array(key, unique=True)
             if array is None:
@@ -116,10 +116,13 @@ class JobRequests:
                     _check_again(record, by)
         return list({record.id: record for record in found}.values())
 
+    def _finder(self, by: Actor | None) -> JobFinder:
+        return JobFinder(self._history.records, None if by is None else by.names_of, self._history.arrays)
+
     def _records(self, wanted: JobRequest, by: Actor | None, state: State) -> list[JobRecord]:
         """Return the jobs that a request is about. A pattern selects only jobs that the user may change."""
         if wanted.matching is None:
-            named, arrays = self._named(wanted, by), set(self.arrays(wanted))
+            named, arrays = self._named(wanted, by), set(self.arrays(wanted, by))
             if not arrays:
                 return named
             phases = self._history.phases(named, state)
@@ -221,6 +224,6 @@ def _is_held(state: State, job: int) -> bool:
 def _check_again(record: JobRecord, by: Actor) -> None:
     """Raise ForbiddenError if an ended job would run again as the scheduler's user, and a Unix user who is not that user asks. A
     job from the time when the scheduler served one user is such a job, also one that another user submitted."""
-    if by.uid is not None and record.submitted.uid is None:
+    if not by.may_run_as_scheduler and record.submitted.uid is None:
         problem = f"Job {record.id} runs as the scheduler's own user; you are {by.name}."
         raise ForbiddenError(problem, hint="rota submit, for a job that runs as you")
