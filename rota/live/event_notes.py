@@ -74,7 +74,7 @@ class EventNotes:
         self._events.append(KeptEvent(record.id, record.events, event.at_s, event.to_plain()))
 
     def submitted(self, record: JobRecord) -> None:
-        self._ledger.add(record, record.submitted_s, "", UsageAmounts(submitted=1))
+        self._ledger.add(record, record.submitted_s, None, UsageAmounts(submitted=1))
 
     # Attempts ----------------------------------------------------------------------------------------------------
 
@@ -244,7 +244,7 @@ class EventNotes:
             found = replace(found, problem=because)
         self.add(record, found)
         jct = max(at_s - record.submitted_s, 0.0) if kind is EventKind.FINISHED else 0.0
-        self._ledger.add(record, at_s, found.accelerator or "", UsageAmounts(**{record.phase: 1}, jct_seconds=jct))
+        self._ledger.add(record, at_s, found.accelerator, UsageAmounts(**{record.phase: 1}, jct_seconds=jct))
 
     def held(self, record: JobRecord, event: HoldRequested) -> bool:
         """Note that a job is held or released. Return whether that is news."""
@@ -298,7 +298,7 @@ class EventNotes:
             OtherJob(job, self._records[job].name, self._records[job].submitted.user) for job in others if job in self._records
         )
         answer = state.cycle.answer
-        why: dict[str, Any] = {"given_to": given, "policy": answer.policy or None if answer is not None else None}
+        why: dict[str, Any] = {"given_to": given, "policy": answer.policy if answer is not None else None}
         draining = set(state.nodes.cluster.gpu_node[gpus].tolist()) & state.nodes.draining
         if record.held_by is not None:
             return why | {"cause": Cause.HELD, "by": record.held_by or None}
@@ -340,8 +340,8 @@ def _end_of(stay: GpuStay | None) -> dict[str, Any]:
     return {"ends_attempt": True, **_place(stay), **figures}
 
 
-def _type(stay: GpuStay | None) -> str:
-    return stay.accelerator if stay is not None else ""
+def _type(stay: GpuStay | None) -> str | None:
+    return stay.accelerator if stay is not None else None
 
 
 def _lost_steps(record: JobRecord, part: AttemptStatus) -> float:
