@@ -93,6 +93,18 @@ def test_an_export_is_every_job_of_the_last_days(served: Served, rota: Rota) -> 
     assert [each["gpu_seconds"] for each in json.loads(out)] == [0.0]
 
 
+def test_an_export_has_each_task_of_an_array(served: Served, rota: Rota, tmp_path: Path) -> None:
+    """One row for an array would be one job with the work of all its tasks."""
+    for index in range(2):
+        task = served.daemon.end(connect(served.home).submit(["true"], name=f"sift[{index}]").id)
+        served.daemon.change(replace(task, array_id=7, array_index=index, gpu_seconds=60.0, work_seconds=60.0))
+    code, out, _ = rota("export", "-o", "json")
+    assert code == 0 and [(row["name"], row["array_index"]) for row in json.loads(out)] == [("sift[0]", 0), ("sift[1]", 1)]
+    path = str(tmp_path / "past.csv")
+    assert rota("export", "--trace", path)[0] == 0
+    assert [(each.spec.name, each.spec.steps) for each in read_trace(path).arrivals] == [("sift[0]", 60.0), ("sift[1]", 60.0)]
+
+
 def test_an_export_is_a_trace_that_a_simulation_runs(served: Served, rota: Rota, tmp_path: Path) -> None:
     for name, user, profile in (("bert", "ana", "A3C"), ("vit", "leo", None), ("none", "leo", None)):
         job = connect(served.home).submit(["true"], name=name, gpus=2).id

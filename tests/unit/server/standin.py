@@ -199,6 +199,7 @@ class Standin:
     def jobs(self, wanted: JobFilter = UNFINISHED) -> list[JobRow]:
         found = [row for row in self.rows.values() if (wanted.everything or row.phase not in ENDED) and row.id > wanted.after]
         found = [row for row in found if wanted.user in ("", row.user) and wanted.in_phase(row)]
+        found = [row for row in found if wanted.tasks or row.array_id is None]
         since = datetime.fromtimestamp(wanted.since_s, UTC).isoformat(timespec="seconds")
         return [row for row in found if row.submitted_at >= since][: wanted.limit]
 
