@@ -28,10 +28,14 @@ class SubmissionKeys:
         if sent.idempotency_key is not None:
             self._jobs.pop((sent.user, sent.idempotency_key), None)
 
+    def knows(self, sent: Submission) -> bool:
+        """Return whether a job was submitted with this key, the same or another one."""
+        return sent.idempotency_key is not None and (sent.user, sent.idempotency_key) in self._jobs
+
     def find(self, sent: Submission) -> int | None:
         """Return the number of the job that was submitted with this key; None if there is none, or no key. Raise ConflictError
         if another job was submitted with it."""
-        if sent.idempotency_key is None or (sent.user, sent.idempotency_key) not in self._jobs:
+        if sent.idempotency_key is None or not self.knows(sent):
             return None
         number, before = self._jobs[sent.user, sent.idempotency_key]
         if _content(sent, number) != _content(before, number):
@@ -45,6 +49,8 @@ class SubmissionKeys:
 
 
 def _content(sent: Submission, number: int) -> tuple[dict[str, Any], dict[str, str], ArrayTask | None]:
-    """Return what has to be equal for two submissions to be the same job, however each was stored."""
+    """Return what has to be equal for two submissions to be the same job, however each was stored. A tenant that the membership
+    gave does not count, since the membership may have changed."""
     task = None if sent.task is None else replace(sent.task, array=None)
-    return shown_spec(sent, sent.spec.name or f"job-{number}"), sent.variables, task
+    spec = shown_spec(sent, sent.spec.name or f"job-{number}")
+    return {**spec, "tenant": None} if sent.tenant_by_membership else spec, sent.variables, task

@@ -236,7 +236,7 @@ def test_a_snapshot_keeps_reservations_and_older_ones_are_read() -> None:
     plain = json.loads(json.dumps(snapshot.take(made.state, codec)))
     again = snapshot.restore(plain, codec)
     assert again.nodes.drains == made.state.nodes.drains and again.nodes.windows == ((1, True), (2, False))
-    plain["version"] = 18
+    plain["version"] = 19
     del plain["nodes"]["windows"]
     assert snapshot.restore(plain, codec).nodes.windows == ()
 
