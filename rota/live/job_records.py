@@ -42,7 +42,9 @@ class JobRecords(Mapping[int, JobRecord]):
     def __init__(self, read: ReadRecords | None = None, kept: int = KEPT_RECORDS) -> None:
         """`read`: None if there is no journal, so that all records stay in memory. `kept`: the number of ended jobs whose records
         stay."""
-        self._read, self._kept_most = read, kept
+        self._read = read
+        self.kept_most = kept
+        """Maximum number of ended jobs whose records stay."""
         self.open: dict[int, JobRecord] = {}
         """Records of unfinished jobs, and of ended ones that the journal may not have yet."""
         self.ended = EndedJobs()
@@ -149,7 +151,7 @@ class JobRecords(Mapping[int, JobRecord]):
             self.ended.add(EndedJob.of(record))
             self._kept[record.id] = record
             del self.open[record.id]
-        while len(self._kept) > self._kept_most:
+        while len(self._kept) > self.kept_most:
             del self._kept[next(iter(self._kept))]
         return found
 
