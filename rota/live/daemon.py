@@ -202,7 +202,7 @@ class Daemon:
         check = health_check_of(self.setup.flags)
         return DriverContext(
             wake=lambda: self._items.put(None),
-            submitted=self.history.submitted,
+            submitted=self._submitted,
             clock=self.clock,
             cluster=lambda: self.scheduler.state.nodes.cluster,
             device=lambda gpu: device_of(self.scheduler.state, self._cluster.devices, gpu),
@@ -210,6 +210,13 @@ class Daemon:
             tell=self._tell,
             health=NodeHealth(check, lambda: self.scheduler.state, self.machines.next_drain, lambda: self._items.put(None)),
         )
+
+    def _submitted(self, job: int) -> Submission:
+        """Return the submission of a job. A late report may be about a job that has ended, whose record is in the journal."""
+        found: list[Submission] = []
+        if job not in self.history.records.open:
+            self._journal_writer.write(lambda: found.append(self.history.submitted(job)))
+        return found[0] if found else self.history.submitted(job)
 
     # The loop ----------------------------------------------------------------------------------------------------
 

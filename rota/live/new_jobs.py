@@ -6,7 +6,7 @@ from concurrent.futures import Future
 from dataclasses import replace
 from typing import Any
 
-from rota.errors import ConflictError
+from rota.errors import RotaError
 from rota.live.dependencies import dependencies_of
 from rota.live.history import JobHistory
 from rota.live.job_record import JobRecord
@@ -33,7 +33,7 @@ class NewJobs:
         if not isinstance(item, KnownJobAgain):
             try:
                 number = self._history.known_number((item.tasks[0] if isinstance(item, NewArray) else item).sent)
-            except ConflictError as problem:
+            except RotaError as problem:
                 item.done.set_exception(problem)
                 return
             if number is None:
