@@ -125,7 +125,7 @@ class EndedJob(NamedTuple):
         )
 
 
-class ListedJobs(NamedTuple):
+class SelectedEnded(NamedTuple):
     """The ended jobs of a list."""
 
     jobs: Ints
@@ -243,7 +243,7 @@ class EndedJobs:
         known = self._column("ended_s")[~np.isnan(self._column("ended_s"))]
         return float(known.max(initial=-np.inf))
 
-    def listed(self, wanted: JobFilter) -> ListedJobs:
+    def listed(self, wanted: JobFilter) -> SelectedEnded:
         """Return the jobs in a filter. Arrays are not looked at by phase, since all of their tasks count."""
         found = (self._column("submitted_s") >= wanted.since_s) & self._of(wanted.user or None)
         arrays: list[int] = []
@@ -253,7 +253,7 @@ class EndedJobs:
             found &= ~tasks
         if wanted.phase:
             found &= np.isin(self._column("phase"), [code for code, phase in enumerate(ENDED) if wanted.is_phase(phase)])
-        return ListedJobs(self._column("id")[found], self._column("ended_s")[found], arrays)
+        return SelectedEnded(self._column("id")[found], self._column("ended_s")[found], arrays)
 
     # Parts -------------------------------------------------------------------------------------------------------
 

@@ -7,7 +7,7 @@ import numpy as np
 
 from rota.core.state.state import State
 from rota.live.arrays import array_phase, number_of
-from rota.live.ended_jobs import EndedJobs, JobOutline, ListedJobs
+from rota.live.ended_jobs import EndedJobs, JobOutline, SelectedEnded
 from rota.live.history import JobHistory, Statuses
 from rota.wire.job_filter import JobFilter
 from rota.wire.rows import ENDED, HOLDING, JobRow, PageRow
@@ -44,7 +44,7 @@ def page_of(history: JobHistory, state: State, latest: Statuses, now_s: float, w
     return PageRow(jobs=_rows(history, page, state, latest, now_s), total=len(order))
 
 
-def _selected(history: JobHistory, state: State, wanted: JobFilter) -> tuple[list[Entry], ListedJobs]:
+def _selected(history: JobHistory, state: State, wanted: JobFilter) -> tuple[list[Entry], SelectedEnded]:
     """Return the jobs in the filter. An array is among them if one of its tasks is, in any phase, and one is in the phase."""
     alone, arrays = list[JobOutline](), dict[int, None]()
     for record in history.records.open.values():
