@@ -81,7 +81,7 @@ def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
                 for mark in marks:
                     item.add_marker(mark)
                     if mark in PACKAGES and not _is_installed(mark):
-                        item.add_marker(pytest.mark.skip(reason=f"{mark} is not installed: make {mark}"))
+                        item.add_marker(pytest.mark.skip(reason=f"{mark} is not installed: make install-{mark}"))
     items[:] = in_turns(items)
 
 

@@ -15,7 +15,7 @@ DAY_SECONDS = 86_400
 
 def export(
     last: Annotated[
-        str, typer.Option("--last", metavar="DAYS", help="Jobs submitted in this many days in UTC, today included. Default: 30d.")
+        str, typer.Option("--last", metavar="DAYS", help="Jobs submitted in this many days in UTC, today included.")
     ] = "30d",
     trace: Annotated[
         str | None, typer.Option("--trace", metavar="FILE", help="Write a trace in Rota's own format to this file instead.")

@@ -19,10 +19,8 @@ _WIDE = ("ATTEMPTS", "LOST TO FAILURES")
 
 
 def report(
-    last: Annotated[
-        str, typer.Option("--last", metavar="DAYS", help="Number of days in UTC, today included. Default: 7d.")
-    ] = "7d",
-    by: Annotated[str, typer.Option("--by", metavar="WHAT", help="Group by user, tenant, type or day. Default: user.")] = "user",
+    last: Annotated[str, typer.Option("--last", metavar="DAYS", help="Number of days in UTC, today included.")] = "7d",
+    by: Annotated[str, typer.Option("--by", metavar="WHAT", help="Group by user, tenant, type or day.")] = "user",
     home: flag.Home = None,
     output: flag.Output = "table",
 ) -> None:

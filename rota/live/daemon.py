@@ -517,7 +517,7 @@ class Daemon:
             again = {record.id: self._prepared(self._about_jobs.again(record, wanted, by), known) for record in ended}
             self._items.put(item := AboutJobs(wanted, by, again, Future()))
             found = self._answer(item.done)
-        return self._reads(lambda: request_rows(self.history, found, self._about_jobs.arrays(wanted), *self._now()))
+        return self._reads(lambda: request_rows(self.history, found, self._about_jobs.arrays(wanted, by), *self._now()))
 
     def change_job(self, job: int, spec: Spec, changed: Collection[str], by: Actor | None = None) -> JobRow:
         """Give a job other values of these fields. Raise if it has ended, or if it cannot have them."""

@@ -200,6 +200,8 @@ class JobHistory:
             record.ended_s = record.ended_s if record.ended_s is not None else state.now_s
             if not because and record.problem and record.phase == "failed":
                 because = f"{record.problem}, {MAX_SETBACKS} times in a row"
+            elif because and record.phase == "failed":
+                record.problem = because
             record.last_change = f"{record.phase} at {iso(record.ended_s)}" + (f": {because}" if because else "")
             self._notes.over(record, last.get(job), because)
             self.changed.add(job)

@@ -16,7 +16,7 @@ from rota.errors import ConflictError, ForbiddenError, SpecError
 from rota.live.arrays import number_of
 from rota.live.dependencies import still_awaited
 from rota.live.ended_jobs import JobOutline
-from rota.live.find_record import JobFinder, find_array
+from rota.live.find_record import JobFinder
 from rota.live.history import JobHistory, Statuses
 from rota.live.job_changes import change_event
 from rota.live.job_record import JobRecord
@@ -61,9 +61,10 @@ class JobRequests:
             return []
         return self._history.records.many(job.id for job in self._named(wanted, by) if job.ended)
 
-    def arrays(self, wanted: JobRequest) -> list[int]:
+    def arrays(self, wanted: JobRequest, by: Actor | None) -> list[int]:
         """Return the numbers of the arrays that a request names."""
-        found = (find_array(self._history.records, key, self._history.arrays, unique=True) for key in wanted.jobs)
+        finder = self._finder(by)
+        found = (finder.find_array(key, unique=True) for key in wanted.jobs)
         return list(dict.fromkeys(each for each in found if each is not None))
 
     def again(self, record: JobRecord, wanted: JobRequest, by: Actor | None) -> Submission:
@@ -102,8 +103,7 @@ class JobRequests:
     def _named(self, wanted: JobRequest, by: Actor | None) -> list[JobOutline]:
         """Return the jobs that a request names, with all tasks of its arrays that it may concern. Raise ForbiddenError if the
         user may not change one of them."""
-        history, found = self._history, list[JobOutline]()
-        finder = JobFinder(history.records, None if by is None else by.names_of, history.arrays)
+        history, finder, found = self._history, self._finder(by), list[JobOutline]()
         for key in wanted.jobs:
             array = finder.find_array(key, unique=True)
             if array is None:
@@ -117,10 +117,13 @@ class JobRequests:
                     _check_again(job, by)
         return list({job.id: job for job in found}.values())
 
+    def _finder(self, by: Actor | None) -> JobFinder:
+        return JobFinder(self._history.records, None if by is None else by.names_of, self._history.arrays)
+
     def _jobs(self, wanted: JobRequest, by: Actor | None, state: State) -> list[JobOutline]:
         """Return the jobs that a request is about. A pattern selects only jobs that the user may change."""
         if wanted.matching is None:
-            named, arrays = self._named(wanted, by), set(self.arrays(wanted))
+            named, arrays = self._named(wanted, by), set(self.arrays(wanted, by))
             if not arrays:
                 return named
             phases = self._history.phases(named, state)
@@ -219,6 +222,6 @@ def _is_held(state: State, job: int) -> bool:
 def _check_again(job: JobOutline, by: Actor) -> None:
     """Raise ForbiddenError if an ended job would run again as the scheduler's user, and a Unix user who is not that user asks. A
     job from the time when the scheduler served one user is such a job, also one that another user submitted."""
-    if by.uid is not None and not job.has_uid:
+    if not by.may_run_as_scheduler and not job.has_uid:
         problem = f"Job {job.id} runs as the scheduler's own user; you are {by.name}."
         raise ForbiddenError(problem, hint="rota submit, for a job that runs as you")

@@ -55,17 +55,20 @@ class Identities:
         user = None if self._file is None else self._file.by_token(token.decode("utf-8", "surrogateescape"))
         if user is None:
             return None
-        return Actor(user.name, user.role, _uid_of(user.name) if self.all_users else None, user.role is Role.OPERATOR)
+        uid = _uid_of(user.name) if self.all_users else None
+        return Actor(user.name, user.role, uid, user.role is Role.OPERATOR, may_run_as_scheduler=not self.all_users)
 
     def by_uid(self, uid: int) -> Actor | None:
         """Return the actor of a Unix user at the other end of a socket; None if this scheduler does not serve them."""
         if uid in (self._own_uid, 0):
-            return self.owner if uid == self._own_uid else Actor(user_of(uid), Role.OPERATOR, None, may_name_others=True)
+            if uid == self._own_uid:
+                return self.owner
+            return Actor(user_of(uid), Role.OPERATOR, None, may_name_others=True, may_run_as_scheduler=not self.all_users)
         if not self.all_users:
             return None
         name = user_of(uid)
         role = Role.USER if self._file is None else self._file.role_of(name)
-        return Actor(name, role, uid, may_name_others=role is Role.OPERATOR)
+        return Actor(name, role, uid, may_name_others=role is Role.OPERATOR, may_run_as_scheduler=False)
 
     def job_owner(self, actor: Actor, named: str | None) -> JobOwner:
         """Return to whom a job belongs that an actor submits in the name of a user. Raise ForbiddenError if they may not."""

@@ -10,9 +10,8 @@ from typing import NamedTuple
 from rota.errors import OptionError
 from rota.folders import open_folder
 from rota.server.unix_socket import listening_on_file
-from rota.wire.find_scheduler import SHARED_SOCKET
+from rota.wire.find_scheduler import LOOPBACK, SHARED_SOCKET
 
-LOOPBACK = ("127.0.0.1", "::1", "localhost")
 LOCAL_ADDRESS = "127.0.0.1:7070"
 HOME_SOCKET = "rota.sock"
 """Socket in the home for the owner's clients when TCP uses TLS."""

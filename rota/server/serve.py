@@ -47,10 +47,11 @@ from rota.ray.port import read_address
 from rota.server.http_api import make_app
 from rota.server.http_server import HttpServer
 from rota.server.identities import Identities
-from rota.server.listeners import LOOPBACK, check_listen, listening
+from rota.server.listeners import check_listen, listening
 from rota.server.standby import Lead, leadership, only_one
 from rota.server.tls import Certificate
 from rota.wire.address import make_token, remove_address, write_address
+from rota.wire.find_scheduler import LOOPBACK
 from rota.wire.notify import Notify
 
 PRETEND = "4xV100"

@@ -27,6 +27,8 @@ class Actor:
     """Unix user as whom jobs of this actor run; None if they run as the scheduler's own user."""
     may_name_others: bool = False
     """Whether submissions may name another user as the job's owner."""
+    may_run_as_scheduler: bool = True
+    """Whether their requests may start jobs that run as the scheduler's own user."""
     names_hidden: bool = False
     """Whether the names of other users' jobs are hidden from users without the role of operator."""
 

@@ -56,48 +56,9 @@ SECONDS_PER_JOB = 0.01
 PASSED_ON = ("PATH", "HOME", "LANG", "VIRTUAL_ENV", "PYTHONPATH", "CONDA_PREFIX")
 """Variables of the submitting process that a job needs to find the same programs. The spec's `env` overrides them."""
 
-Row = TypeVar(
-    "Row",
-    ActorRow,
-    ArrayRow,
-    JobRow,
-    TrialRow,
-    ReasonRow,
-    WhyRow,
-    StatusRow,
-    NodeRow,
-    TenantRow,
-    GpuRow,
-    LogChunk,
-    PageRow,
-    TakenRow,
-    RequestRow,
-    EventRow,
-    UsageGroupRow,
-    UsageReportRow,
-    DrainRow,
-)
-_ROWS = (
-    ActorRow,
-    ArrayRow,
-    JobRow,
-    TrialRow,
-    ReasonRow,
-    WhyRow,
-    StatusRow,
-    NodeRow,
-    TenantRow,
-    GpuRow,
-    LogChunk,
-    PageRow,
-    TakenRow,
-    RequestRow,
-    EventRow,
-    UsageGroupRow,
-    UsageReportRow,
-    DrainRow,
-)
-_NAMES = {kind: frozenset(each.name for each in fields(kind)) for kind in _ROWS}
+Row = TypeVar("Row")
+_names: dict[type, frozenset[str]] = {}
+"""Fields of each kind of row."""
 
 
 def connect(home: Path | str | None = None) -> "Client":
@@ -575,8 +536,9 @@ def _node_way(node: str, verb: str) -> str:
 
 def _row(kind: type[Row], plain: Mapping[str, Any]) -> Row:
     """Build a row. Fields that a newer scheduler sends and this client does not know are left out."""
+    names = _names.get(kind) or _names.setdefault(kind, frozenset(each.name for each in fields(kind)))  # type: ignore[arg-type]
     try:
-        return kind(**{name: value for name, value in plain.items() if name in _NAMES[kind]})
+        return kind(**{name: value for name, value in plain.items() if name in names})
     except (AttributeError, TypeError):
         raise RotaError("The scheduler's response lacks a field.", hint="the same version of Rota on both sides") from None
 

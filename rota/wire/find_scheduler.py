@@ -4,6 +4,7 @@ import os
 from collections.abc import Sequence
 from pathlib import Path
 from typing import NamedTuple
+from urllib.parse import urlsplit
 
 from rota.errors import InputError, NotRunningError, OptionError
 from rota.folders import open_file
@@ -11,6 +12,8 @@ from rota.wire.address import read_address
 from rota.wire.config_file import client_setting
 from rota.wire.home import home_folder
 
+LOOPBACK = ("127.0.0.1", "::1", "localhost")
+"""Hosts to which a token may be sent unencrypted."""
 SHARED_SOCKET = "/run/rota/rota.sock"
 """Socket of a scheduler that serves all users of this machine."""
 ADDRESS, TOKEN_FILE, CA_FILE = "ROTA_ADDRESS", "ROTA_TOKEN_FILE", "ROTA_CA_FILE"
@@ -53,6 +56,9 @@ def _given(source: str, addresses: Sequence[str]) -> SchedulerAddress:
     for url in urls:
         if not url.startswith(("http://", "https://", "unix:")):
             raise OptionError("is not the address of a scheduler.", field=source, value=url, hint="https://gpu1.example:7070")
+        if url.startswith("http://") and urlsplit(url).hostname not in LOOPBACK:
+            problem = "would send your token unencrypted to another machine."
+            raise OptionError(problem, field=source, value=url, hint=f"https:{url.removeprefix('http:')}")
     path = os.environ.get(TOKEN_FILE) or client_setting("token_file")
     ca_file = os.environ.get(CA_FILE) or client_setting("ca_file")
     return SchedulerAddress(urls, _token_in(Path(path).expanduser()) if path else None, None, ca_file)

@@ -122,13 +122,22 @@ def _signal(text: str) -> Mapping[str, Any]:
     return {"checkpoint": {"grace": max(int(found[2] or 60), 1)}}
 
 
+def _memory(text: str) -> Mapping[str, Any]:
+    """Read `N[K|M|G|T]`, megabytes by default. 0 is all memory of a node, which is no limit."""
+    found = re.fullmatch(r"(\d{1,12})([KMGT])?B?", text.upper(), re.ASCII)
+    if found is None:
+        raise ValueError("is not a memory size of Slurm")
+    gib = int(found[1]) * 1024.0 ** ("KMGT".index(found[2] or "M") - 2)
+    return {"memory": gib} if gib else {}
+
+
 START_TASKS = "srun starts tasks, and Rota runs the script once on each node; start more processes with torchrun"
 """Note on options of tasks."""
-_NO_CPUS = "Rota does not limit CPUs"
-_NO_MEMORY = "Rota does not limit host memory"
+_NO_CPUS = "write #ROTA cpus: N, for the whole job"
+_NO_MEMORY = "write #SBATCH --mem=SIZE, for each node"
 _NO_TASK_PLACES = "Rota does not bind tasks"
 _LOGS = "the output is in rota logs"
-_NO_MAIL = "Rota sends no mail"
+_NO_MAIL = "write #ROTA notify, for a message to a webhook"
 _ONE_CLUSTER = "Rota has one set of GPUs"
 _ANY_NODE = "Rota chooses the nodes"
 
@@ -150,6 +159,7 @@ DIRECTIVES = (
     Directive(("dependency", "d"), _dependency),
     Directive(("array", "a"), _field("array")),
     Directive(("priority",), _priority),
+    Directive(("mem",), _memory),
     Directive(("time-min",), ignored="Rota does not shorten the time limit of a job"),
     Directive(("nice",), ignored="the policy of the scheduler decides the order", takes=Takes.MAYBE),
     Directive(("hold", "H"), refused="Rota holds only submitted jobs", hint="rota hold JOB afterwards", takes=Takes.NOTHING),
@@ -171,7 +181,6 @@ DIRECTIVES = (
     Directive(("cpus-per-task", "c"), ignored=_NO_CPUS),
     Directive(("cpus-per-gpu",), ignored=_NO_CPUS),
     Directive(("mincpus",), ignored=_NO_CPUS),
-    Directive(("mem",), ignored=_NO_MEMORY),
     Directive(("mem-per-cpu",), ignored=_NO_MEMORY),
     Directive(("mem-per-gpu",), ignored=_NO_MEMORY),
     Directive(("tmp",), ignored="Rota does not count disk space"),
@@ -202,11 +211,11 @@ DIRECTIVES = (
     Directive(("nodelist", "w"), refused=_ANY_NODE, hint="#ROTA accelerators: [A100] chooses by type"),
     Directive(("nodefile", "F"), refused=_ANY_NODE, hint="#ROTA accelerators: [A100] chooses by type"),
     Directive(("exclude", "x"), refused=_ANY_NODE, hint="#ROTA accelerators: [A100] chooses by type"),
-    Directive(("reservation",), refused="Rota has no reservations", hint="take the line out"),
+    Directive(("reservation",), refused="Rota's reservations are for maintenance", hint="take the line out"),
     Directive(("licenses", "L"), refused="Rota does not count licences", hint="take the line out"),
     Directive(("container",), refused="Rota does not start containers", hint="start it in the script"),
-    Directive(("uid",), refused="a job runs as the user of the scheduler", hint="take the line out"),
-    Directive(("gid",), refused="a job runs as the user of the scheduler", hint="take the line out"),
+    Directive(("uid",), refused="a job runs as the user who submits it", hint="take the line out"),
+    Directive(("gid",), refused="a job runs as the user who submits it", hint="take the line out"),
 )
 """Options of sbatch: first those that have an effect, then those of features that Rota lacks, then the others."""
 

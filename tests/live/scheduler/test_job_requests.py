@@ -147,6 +147,7 @@ def test_a_job_that_reaches_its_limit_saves_fails_and_can_continue_with_another_
         row = ended(daemon, job)
         assert (row.phase, row.exit_code) == ("failed", 75), "it saved and left when it was asked to"
         assert row.last_change.endswith(": reached its max_run_time of 4s"), row.last_change
+        assert row.problem == "reached its max_run_time of 4s", "rota jobs shows it"
         assert daemon.why(job).last_change == row.last_change
         assert ended(daemon, other).phase == "finished"
         request = JobRequest(verb=Verb.REQUEUE, jobs=("train",), max_run_time=86_400.0)
@@ -212,7 +213,8 @@ def _started_s(daemon: Daemon, job: int) -> float:
 
 def test_a_job_that_ran_as_the_schedulers_user_is_not_submitted_again_by_a_unix_user(tmp_path: Path) -> None:
     """The scheduler served one user then, and serves all Unix users now: else a job of theirs from then would run as root."""
-    ana, olga = Actor("ana", Role.USER, 4001), Actor("olga", Role.OPERATOR, 4002, may_name_others=True)
+    ana = Actor("ana", Role.USER, 4001, may_run_as_scheduler=False)
+    olga = Actor("olga", Role.OPERATOR, None, may_name_others=True, may_run_as_scheduler=False)  # has a token, no Unix account
     wanted = JobRequest(verb=Verb.REQUEUE, jobs=("1",))
     with running(tmp_path) as daemon:
         job = submit(daemon, "true")
@@ -223,7 +225,9 @@ def test_a_job_that_ran_as_the_schedulers_user_is_not_submitted_again_by_a_unix_
             with pytest.raises(ForbiddenError):
                 daemon.request(replace(wanted, dry_run=True), actor)
         assert len(daemon.jobs(JobFilter(everything=True))) == 1
-        assert ended(daemon, daemon.request(wanted, replace(ana, uid=None))[0].job.id).phase == "finished"
+        assert (
+            ended(daemon, daemon.request(wanted, replace(ana, uid=None, may_run_as_scheduler=True))[0].job.id).phase == "finished"
+        )
 
 
 def test_a_user_does_not_keep_a_priority_that_an_operator_gave_to_an_earlier_job(tmp_path: Path) -> None:

@@ -65,12 +65,14 @@ def test_a_script(served: Served, rota: Rota) -> None:
 
 
 def test_a_script_with_directives_and_arguments(served: Served, rota: Rota) -> None:
-    Path("train.sh").write_text("#!/bin/bash\n#SBATCH --gpus=4 --job-name=net\n#SBATCH --mem=8G\n#ROTA weight: 2\necho $1\n")
+    Path("train.sh").write_text(
+        "#!/bin/bash\n#SBATCH --gpus=4 --job-name=net\n#SBATCH --mem=8G --tmp=9G\n#ROTA weight: 2\necho $1\n"
+    )
     code, out, err = rota("submit", "train.sh", "90", "--gpus", "2", "--", "--lr", "0.1")
     assert code == 0 and out.startswith("Job 1  net   2 GPUs")
-    assert err == "note: train.sh:3  --mem: ignored. Rota does not limit host memory.\n"
+    assert err == "note: train.sh:3  --tmp: ignored. Rota does not count disk space.\n"
     spec = served.daemon.sent[1][0]
-    assert spec.run == ["bash", "train.sh", "90", "--lr", "0.1"] and (spec.gpus, spec.weight) == (2, 2)
+    assert spec.run == ["bash", "train.sh", "90", "--lr", "0.1"] and (spec.gpus, spec.weight, spec.memory) == (2, 2, 8)
     code, out, err = rota("submit", "train.sh", "-o", "json")
     assert json.loads(out)["gpus"] == 4 and "note: " in err
     Path("train.sh").write_text("#SBATCH --begin=now\n")

@@ -36,7 +36,7 @@ def test_a_scheduler_of_one_user_does_not_serve_another_unix_user(tmp_path: Path
 def test_with_all_users_a_unix_user_submits_jobs_that_run_as_them(tmp_path: Path) -> None:
     identities = Identities(TOKEN, tmp_path, all_users=True)
     actor = known(identities, OTHER.pw_uid)
-    assert actor == Actor(OTHER.pw_name, Role.USER, OTHER.pw_uid)
+    assert actor == Actor(OTHER.pw_name, Role.USER, OTHER.pw_uid, may_run_as_scheduler=False)
     assert identities.job_owner(actor, None) == JobOwner(OTHER.pw_name, OTHER.pw_uid)
     with pytest.raises(ForbiddenError, match=f"You are {OTHER.pw_name}, not {ME}"):
         identities.job_owner(actor, ME)
@@ -70,6 +70,15 @@ def test_a_user_who_is_not_a_unix_user_cannot_submit_where_jobs_run_as_their_use
     with pytest.raises(InputError, match="is not a Unix user"):
         Identities(TOKEN, tmp_path, all_users=True).job_owner(actor, None)
     assert Identities(TOKEN, tmp_path).job_owner(actor, None) == JobOwner("nosuchuser", None)
+
+
+@pytest.mark.parametrize("role", [Role.USER, Role.OPERATOR])
+def test_where_jobs_run_as_their_users_only_the_owner_may_run_them_as_the_scheduler(tmp_path: Path, role: Role) -> None:
+    """Also an operator without a Unix account on this machine, whose jobs would have nobody else to run as."""
+    token = (set_user(tmp_path, "nosuchuser", role, token=True) or "").encode()
+    found = [Identities(TOKEN, tmp_path, all_users=every).by_token(token) for every in (True, False)]
+    assert [each is not None and each.may_run_as_scheduler for each in found] == [False, True]
+    assert Identities(TOKEN, tmp_path, all_users=True).owner.may_run_as_scheduler
 
 
 def test_the_owner_may_name_another_user(tmp_path: Path) -> None:

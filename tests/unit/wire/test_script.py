@@ -117,10 +117,10 @@ def test_our_own_lines_win_and_know_their_lines(write: Any) -> None:
 
 
 def test_an_option_without_effect_is_noted_with_the_reason(write: Any) -> None:
-    script = read_script(write("#SBATCH --qos=high --mem=8G", "#SBATCH --nodes=2 --ntasks=1 -o out/%j", "#SBATCH -n 4"))
+    script = read_script(write("#SBATCH --qos=high --mem-per-gpu=8G", "#SBATCH --nodes=2 --ntasks=1 -o out/%j", "#SBATCH -n 4"))
     assert script.notes == (
         "train.sh:2  --qos: ignored. The policy of the scheduler decides the order.",
-        "train.sh:2  --mem: ignored. Rota does not limit host memory.",
+        "train.sh:2  --mem-per-gpu: ignored. Write #SBATCH --mem=SIZE, for each node.",
         "train.sh:3  -o: ignored. The output is in rota logs.",
         "train.sh:4  -n: ignored. Srun starts tasks, and Rota runs the script once on each node; start more processes with "
         "torchrun.",
@@ -128,7 +128,15 @@ def test_an_option_without_effect_is_noted_with_the_reason(write: Any) -> None:
     )
 
 
+@pytest.mark.parametrize(
+    ("text", "gib"), [("8G", 8.0), ("512", 0.5), ("1T", 1024.0), ("1048576K", 1.0), ("2GB", 2.0), ("0", None)]
+)
+def test_memory_is_that_of_each_node_in_megabytes_by_default(write: Any, text: str, gib: float | None) -> None:
+    assert fields(write(f"#SBATCH --mem={text}")).get("memory") == gib
+
+
 WRONG = [
+    ("--mem=8X", "is not a memory size of Slurm"),
     ("--dependency=after:3", "train.sh:2  --dependency: 'after:3' — is not a dependency that Rota has"),
     ("--dependency=afterok:3?afterok:4", "is not a dependency that Rota has"),
     ("--priority=TOP", "--priority: 'TOP' — is not a priority of Rota, from -1000 to 1000."),
