@@ -102,9 +102,9 @@ class JobFinder:
         """Return the jobs whose names begin like this, by number. Ended ones are looked up only if there is no unfinished one."""
         if not key:
             return []
-        found = self._all.outlines(_begin(self._open_names, key))
+        found = self._all.outlines([job for job in _begin(self._open_names, key) if job in self._all])
         if all(job.ended for job in found):
-            found += self._all.ended.outlines(_begin(self._ended_names, key))
+            found += self._all.ended.outlines([job for job in _begin(self._ended_names, key) if job in self._all.ended])
         return sorted(found, key=lambda job: job.id)
 
     def _unknown(self, key: str) -> UnknownNameError:

@@ -239,3 +239,14 @@ def test_an_ended_job_takes_few_bytes() -> None:
     assert size / 20_000 < 170
     found.remove(range(1, 19_001))
     assert list(found) == list(range(19_001, 20_001)) and found.outline(19_500).name == "job-19500"
+
+
+def test_a_start_that_takes_long_reports_its_progress(monkeypatch: pytest.MonkeyPatch) -> None:
+    sent, lines = encode_submission(record(1).submitted), list[str]()
+    jobs = [(job, sent, {"submitted_s": 0.0, "ended_s": 1.0, "phase": "finished"}) for job in range(1, 2501)]
+    history = JobHistory(lambda wanted: {}, kept=0)
+    history.restore(jobs[:1200], lines.append)
+    assert lines == [], "it was quick"
+    monkeypatch.setattr("rota.live.history.TELL_SECONDS", -1.0)
+    history.restore(jobs[1200:], lines.append)
+    assert lines == ["1,000 jobs were read from the journal so far"] and len(history.records) == 2500
