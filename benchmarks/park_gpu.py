@@ -34,10 +34,12 @@ from benchmarks.gpu_bench import (
     result_of,
     step_times,
 )
+from benchmarks.gpu_damage import damage
 from benchmarks.gpu_node import on_a_node
 from benchmarks.gpu_pairs import allocator, colocation
 from benchmarks.gpu_resumed import resumed
 from rota.agent.machine import AttemptStatus
+from rota.agent.pages_library import with_pages_library
 from rota.park.facts import parking_facts
 from rota.park.park_environment import parking_environment
 from rota.park.park_method import choose_park_method
@@ -45,6 +47,8 @@ from rota.wire.rows import JobRow
 from tests.live.agent.bench import Machine
 
 SIZES = (2, 20, 40)
+PARKED_SECONDS = 1.0
+"""How long a job stays parked, in seconds. Its pages are registered in that time; no scheduler has shorter turns."""
 
 
 def switches(times: dict[str, list[float]], *, endless: bool = False) -> dict[str, Any]:
@@ -86,7 +90,9 @@ def switches(times: dict[str, list[float]], *, endless: bool = False) -> dict[st
 def machine(bench: Bench) -> dict[str, Any]:
     import torch
 
-    facts = parking_facts(bench.command(2, 1, 0, "x"), bench.variables(), "/", wanted=True, gpus=1, real_gpus=not bench.rehearsal)
+    facts = with_pages_library(
+        parking_facts(bench.command(2, 1, 0, "x"), bench.variables(), "/", wanted=True, gpus=1, real_gpus=not bench.rehearsal)
+    )
     way, why = choose_park_method(facts)
     return {
         "gpu": torch.cuda.get_device_name(0) if torch.cuda.is_available() else None,
@@ -263,7 +269,7 @@ def many_parkings(bench: Bench, gib: int = 2, times: int = 50, *, way: str = "")
     before = gpu_mib()
     try:
         run, env = bench.command(gib, 1_000_000_000, 0.0, f"many-{gib}{way}"), bench.variables()
-        facts = parking_facts(run, env, "/", wanted=True, gpus=1, real_gpus=not bench.rehearsal)
+        facts = with_pages_library(parking_facts(run, env, "/", wanted=True, gpus=1, real_gpus=not bench.rehearsal))
         env |= {"CUDA_VISIBLE_DEVICES": "0", "PYTHONUNBUFFERED": "1"}
         env |= {"ROTA_PARK": way} if way else parking_environment(facts, env)
         agent.launch(order_for(bench, run, env))
@@ -290,6 +296,7 @@ def many_parkings(bench: Bench, gib: int = 2, times: int = 50, *, way: str = "")
             if number in (0, 1, 9, times - 1):
                 parked_mib.append(gpu_mib())
                 host.append(host_mib(pid))
+            time.sleep(PARKED_SECONDS)
             began = time.monotonic()
             agent.resume(1, 1, 3 + 2 * number, 600.0)
             reach("running")
@@ -321,6 +328,7 @@ def phases(bench: Bench, args: argparse.Namespace) -> Iterator[tuple[str, Callab
     yield "many_parkings", lambda: many_parkings(bench)
     yield "parkings_of_20_gib", lambda: many_parkings(bench, 20, 8)
     yield "parkings_of_40_gib", lambda: many_parkings(bench, 40, 5)
+    yield "damage", lambda: damage(bench)
     yield "turns", lambda: turns(bench, args.slice_seconds)
     yield "daemon_killed", lambda: daemon_killed(bench)
     yield "long_turns", lambda: long_turns(bench, args.policy, args.turns_seconds)

@@ -121,8 +121,10 @@ class AttemptStatus(NamedTuple):
     """GPU memory that the last park moved to the host, in GiB."""
     parking_problem: str | None = None
     """Why the last attempt to park it failed; None if it did not."""
+    damaged_mib: int | None = None
+    """GPU memory that came back different when it was resumed, in MiB, because of which it was ended; None if none did."""
     limits_problem: str | None = None
-    """Why the limits of its CPUs and memory are not enforced; None if they are, or it has none."""
+    """Why the limits of its CPUs and memory, or those of its user, are not enforced; None if they are, or it has none."""
     lease_s: float | None = None
     """End of the lease, on the clock that counts from boot; None in a file of an old version."""
     pace: Pace = Pace()

@@ -39,8 +39,9 @@ STARTED, SUSPENDED, EXITED = "started", "suspended", "exited"
 PARK, WAKE = "park", "wake"
 """Requests of a supervisor to the hook of a job. PARK is also the datagram that suspends an attempt by parking."""
 
-HOOKED, RINGING, RESUMED, LATER, UNPARKABLE = "hooked", "ringing", "resumed", "later", "unparkable"
-"""Reports of a hook besides `parked`: it is installed, got the signal, has resumed, can't park now, or can never park."""
+HOOKED, RINGING, RESUMED, DAMAGED, LATER, UNPARKABLE = "hooked", "ringing", "resumed", "damaged", "later", "unparkable"
+"""Reports of a hook besides `parked`: it is installed, got the signal, has resumed, got other memory back, can't park now, or can
+never park."""
 
 PARK_METHOD, PRELOAD, DRIVER = "ROTA_PARK", "preload", "driver"
 """Environment variable with the park method of a job, and two of its values, as in `rota/park/park_method.py`."""

@@ -15,6 +15,8 @@ class JobFolder:
         self.path = attempt / JOB_FOLDER
         self.uid: int | None = None
         """User of the job; None if it is the agent's own."""
+        self.limits_problem: str | None = None
+        """Which limits of that user could not be read; None if all were."""
 
     def open(self) -> socket.socket:
         """Make the folder, and return the socket for reports of the job."""

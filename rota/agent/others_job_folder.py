@@ -98,11 +98,12 @@ def _make_jobs() -> None:
         os.close(here)
 
 
-def public_copy(folder: Path) -> Path:
-    """Return a copy of a folder of our own Python files that all users can read, because they may not reach the folder itself."""
+def public_copy(folder: Path, *more: Path) -> Path:
+    """Return a folder with copies of our own Python files in a folder and of `more` files of ours. All users can read it, because
+    they may not reach the files themselves."""
     import hashlib
 
-    files = {path.name: path.read_bytes() for path in sorted(folder.glob("*.py"))}
+    files = {path.name: path.read_bytes() for path in (*sorted(folder.glob("*.py")), *more)}
     digest = hashlib.sha256(repr(sorted(files.items())).encode()).hexdigest()[:32]
     _make_jobs()
     copy = JOBS / f"{folder.name}-{digest}"

@@ -74,6 +74,8 @@ def end_of(
     """Return the outcome of an attempt that ended with this exit code, and the problem in words. `left`: processes that could not
     be ended; `resizing`: whether it was to be started again; `stood_still`: whether its supervisor stood still."""
     outcome = outcome_of(code, status.stop_reason, signalled=signalled, done=is_done(status))
+    if status.damaged_mib is not None:
+        outcome, left = LOST if outcome == FAILED else outcome, left or damage_text(status.damaged_mib)
     if outcome == FAILED and resizing:
         outcome, left = LOST, left or f"it was to save and be started again, and left with exit code {code}"
     elif outcome == FAILED and status.state == PARKED:  # parked or being resumed, so it did not fail by itself
@@ -81,6 +83,10 @@ def end_of(
     if stood_still:
         left = left or "its supervisor stood still when its lease ended"
     return outcome, left or status.problem
+
+
+def damage_text(mib: int) -> str:
+    return f"{mib:,} MiB of its GPU memory came back different after it was parked"
 
 
 def parked_text(steps_done: float, gib: float) -> str:

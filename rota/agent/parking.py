@@ -20,7 +20,7 @@ from typing import Any
 
 from rota.agent.attempt_files import is_count, seconds
 from rota.agent.checkpoint_program import CheckpointProgram
-from rota.agent.constants import HOOKED, LATER, PARK, PARK_SIGNAL, PARKED, RESUMED, RINGING, UNPARKABLE, WAKE
+from rota.agent.constants import DAMAGED, HOOKED, LATER, PARK, PARK_SIGNAL, PARKED, RESUMED, RINGING, UNPARKABLE, WAKE
 from rota.agent.job_folder import JobFolder
 from rota.agent.processes import boot_s, open_files, uid_of
 
@@ -57,6 +57,8 @@ class Parking:
         """Why the last attempt to park it failed."""
         self.gib = 0.0
         """Memory that the last park moved to the host, in GiB."""
+        self.damaged_mib: int | None = None
+        """GPU memory that came back different from the host, in MiB; None if none did."""
         self._asleep: set[int] = set()
         self._waited_for: set[int] = set()
         """Processes that owe a reply."""
@@ -121,6 +123,9 @@ class Parking:
         elif op == PARKED and len(self._asleep) < MAX_HOOKS:  # too late
             self._asleep.add(pid)
             self._say(pid, WAKE)
+        elif op == DAMAGED and pid in self.hooked:
+            mib = message.get("mib")
+            self.damaged_mib = mib if is_count(mib) else 1
         elif op == RESUMED:
             self._left(pid)
             self._settle()

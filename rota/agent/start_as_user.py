@@ -1,6 +1,7 @@
 """Starts the main process of another user's job, in a session of its own.
 
-The new process drops all that is root's before it touches a path of the user: its groups and number, its priority, its keyring.
+The new process sets the limits of the user, and drops all that is root's before it touches a path of the user: its groups and
+number, its priority, its keyring.
 It enters the working directory and looks for the command as that user, so a folder that the user cannot enter stays closed. It
 can gain no rights afterwards (`no_new_privs`), not with sudo either. While it still has a copy of this process's memory it cannot
 be traced: the kernel allows that only after the command was started.
@@ -30,6 +31,7 @@ from rota.agent.job_folder import JobFolder
 from rota.agent.job_user import CLUSTER_NODE, JobUser, UnknownUser, become, find_user
 from rota.agent.others_job_folder import JOBS, OthersJobFolder
 from rota.agent.processes import END_SECONDS, MARK, boot_s, kill_number
+from rota.agent.user_limits import UserLimits, read_limits
 
 UMASK = 0o022
 START_SECONDS = 30.0
@@ -55,6 +57,9 @@ class _NewProcess(NamedTuple):
     supervisor: int
     group: Path | None
     """Control group of the job; None if it has none."""
+    limits: UserLimits
+    most_files: int
+    """Number of descriptors that this process may have, before the limits of the user."""
 
 
 def user_of(order: LaunchOrder) -> JobUser:
@@ -91,7 +96,11 @@ def start(order: LaunchOrder, folder: JobFolder, *, log: int) -> int:
             opened.callback(os.close, descriptor)
         group = make_group(order.env.get(ATTEMPT_ID, ""))
         env = {**user.variables, **order.env, RUN_FOLDER: str(folder.path)}
-        wanted = _NewProcess(user, list(order.argv), env, order.workdir, (null, log, reports), mark, os.getpid(), group)
+        limits, most_files = read_limits(user), os.sysconf("SC_OPEN_MAX")
+        folder.limits_problem = limits.problem
+        wanted = _NewProcess(
+            user, list(order.argv), env, order.workdir, (null, log, reports), mark, os.getpid(), group, limits, most_files
+        )
         pid = os.fork()
         if pid == 0:
             _run(wanted)
@@ -124,6 +133,7 @@ def _run(wanted: _NewProcess) -> NoReturn:
             with contextlib.suppress(OSError):
                 enter_group(wanted.group)
         _drop_settings()
+        wanted.limits.apply(late=False)
         become(wanted.user)
         child.gain_no_rights()
         child.die_with(wanted.supervisor)
@@ -131,6 +141,7 @@ def _run(wanted: _NewProcess) -> NoReturn:
         os.chdir(wanted.workdir)
         step = _COMMAND
         _keep_only(wanted)
+        wanted.limits.apply(late=True)
         os.execvpe(wanted.argv[0], list(wanted.argv), dict(wanted.env))
     except BaseException as error:
         number = error.errno if isinstance(error, OSError) else None
@@ -165,7 +176,7 @@ def _keep_only(wanted: _NewProcess) -> None:
     for descriptor in sorted((wanted.mark, report)):
         os.closerange(first, descriptor)
         first = descriptor + 1
-    os.closerange(first, os.sysconf("SC_OPEN_MAX"))
+    os.closerange(first, wanted.most_files)
 
 
 # What came of it.

@@ -175,13 +175,13 @@ class Supervisor:
 
     def _start(self, output: Output, job_lock: int) -> None:
         self._guard()  # the start may hang too
-        with cgroups.limited(self.order.env) as limits_problem:
+        with cgroups.limited(self.order.env) as problem:
             self.main = child.start(self.order, self.folder, log=output.descriptor, job_lock=job_lock)
         output.job_has_it()
         self.exit_code = None
         self.signs = self.signs._replace(session=self.main, seen_s=boot_s())
         self._guard()
-        self.status = self.status._replace(pid=self.main, session=self.main, limits_problem=limits_problem)
+        self.status = self.status._replace(pid=self.main, session=self.main, limits_problem=problem or self.folder.limits_problem)
 
     def _guard(self) -> None:
         """Send the log writer the time at which the job has to be gone. That process is not the job's."""
@@ -292,6 +292,9 @@ class Supervisor:
                 self._report(message)
             else:
                 self.parking.hear(message)
+        if self.parking.damaged_mib is not None and self.status.damaged_mib is None:
+            self.status = self.status._replace(damaged_mib=self.parking.damaged_mib)
+            self._kill_remaining()  # no process of the job may go on with it, nor save it
         return bool(came)
 
     def _report(self, message: dict[str, Any]) -> None:

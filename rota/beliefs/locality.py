@@ -72,12 +72,14 @@ class Locality:
             found[name] = factors
         return cls(found.pop("", ()), found)
 
-    def factors(self, profile: str) -> tuple[float, ...]:
+    def factors(self, profile: str | None) -> tuple[float, ...]:
         """Return the factors of one profile, by level."""
+        if profile is None:
+            return self.usual
         own = self.models.get(profile)
-        return own if own is not None else self._plain.get(plain_name(profile), self.usual) if profile else self.usual
+        return own if own is not None else self._plain.get(plain_name(profile), self.usual)
 
-    def slowdown(self, profile: str, levels: int) -> float:
+    def slowdown(self, profile: str | None, levels: int) -> float:
         """Return how many times longer a step takes across this many levels than inside a node."""
         whole = 1.0
         for factor in self.factors(profile)[:levels]:

@@ -144,6 +144,8 @@ def why_never(kind: Kind, cluster: Cluster) -> tuple[Reason, str]:
         return Reason.NO_SUCH_ACCELERATOR, f"the cluster has {', '.join(cluster.pools)}"
     if max(pools) < min((kind.demand.width, *kind.demand.gpu_counts)):
         return Reason.UNSATISFIABLE, f"the largest pool it accepts has {max(pools)}"
+    if kind.profile is None:
+        return Reason.UNSATISFIABLE, "a job without a profile has no rate on these types"
     return (
         Reason.UNSATISFIABLE,
         f"profile {kind.profile!r} has no rate there: it does not fit, or was not measured on these types",

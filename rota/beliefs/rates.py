@@ -47,7 +47,7 @@ class Learner(Source, Protocol):
         self, profile: str, accelerator: str, gpus: int, rate: float, colocated_with: str = "", levels: int = 0
     ) -> "Learner": ...
     def colocated_rates(
-        self, first: str, second: str, accelerator: str, gpus: int
+        self, first: str | None, second: str | None, accelerator: str, gpus: int
     ) -> tuple[tuple[float, float], float] | None: ...
     def tried(self, profile: str, accelerator: str, gpus: int) -> bool:
         """Return whether the profile was measured there, or is known from a reference."""
@@ -98,14 +98,14 @@ class Rates:
     def _spread_profiles(self) -> frozenset[str]:
         return frozenset(profile for profile, _, _ in self.across_nodes)
 
-    def rate(self, profile: str, accelerator: str, gpus: int, levels: int = 0) -> tuple[float, float]:
+    def rate(self, profile: str | None, accelerator: str, gpus: int, levels: int = 0) -> tuple[float, float]:
         """Return (steps per second, relative spread) of a gang that spans this many levels of locality, 0 in one node. A rate of
         0 means that the profile is known not to run."""
         kind = self.everywhere or accelerator
         if levels and self.spread_penalty is not None:
             rate, spread = self.rate(profile, accelerator, gpus)
             return rate / self.spread_penalty.slowdown(profile, levels), spread
-        if profile not in self._profiles:
+        if profile is None or profile not in self._profiles:
             known = self.model.rate(profile, kind, gpus, levels) if profile and self.model is not None else None
             return known if known is not None else (self.speeds.get(kind, 1.0), UNPROFILED_UNCERTAINTY)
         if levels and (profile, kind) in self._apart:
@@ -119,7 +119,7 @@ class Rates:
         )
 
     def rate_of(
-        self, profile: str, demand: Demand, accelerator: str, gpus: int, batch_size: int = 0, levels: int = 0
+        self, profile: str | None, demand: Demand, accelerator: str, gpus: int, batch_size: int = 0, levels: int = 0
     ) -> tuple[float, float]:
         """Return (steps per second, relative spread) of a job at one of its accepted sizes. Steps are counted at the requested
         batch size: a step with another batch counts as many as do as much training. A profile that names its batch
@@ -128,14 +128,15 @@ class Rates:
         known of a profile, its speed is assumed to be proportional to its GPUs."""
         if not demand.elastic and not self.batches:
             return self.rate(profile, accelerator, gpus, levels)
-        key = at_size(profile, demand, gpus, batch_size)
+        key = None if profile is None else at_size(profile, demand, gpus, batch_size)
         if key != profile and not self.knows(key):
             key = profile
         rate, spread = self.rate(key, accelerator, gpus, levels)
         known = self.knows(profile)
         if gpus != demand.width and not known:
             rate, spread = rate * gpus / demand.width, UNPROFILED_UNCERTAINTY
-        measured = self.batches.get((profile, self.everywhere or accelerator, gpus, batch_size))
+        of_batch = None if profile is None else (profile, self.everywhere or accelerator, gpus, batch_size)
+        measured = None if of_batch is None else self.batches.get(of_batch)
         if measured is not None:
             near = self.rate(key, accelerator, gpus)[0]
             rate = measured * self.progress(profile, demand, batch_size) * (rate / near if near > 0 else 1.0)
@@ -147,7 +148,7 @@ class Rates:
             spread = spread if examples == wanted else max(spread, UNPROFILED_UNCERTAINTY)
         return rate, spread
 
-    def _as_measured(self, profile: str, demand: Demand, accelerator: str, key: str) -> float:
+    def _as_measured(self, profile: str | None, demand: Demand, accelerator: str, key: str | None) -> float:
         """Return how many times faster a profile was measured than the source predicts, which gives the rates of its other
         sizes."""
         if self.model is None or profile not in self._profiles or key in self._profiles:
@@ -157,7 +158,7 @@ class Rates:
         measured = self.rate(profile, accelerator, demand.width)[0]
         return measured / said[0] if said is not None and said[0] > 0 and measured > 0 else 1.0
 
-    def progress(self, profile: str, demand: Demand, batch_size: int) -> float:
+    def progress(self, profile: str | None, demand: Demand, batch_size: int) -> float:
         """Return the training that a step with this batch does, in steps of the requested batch size."""
         if batch_size == demand.batch_size or not demand.batch_size:
             return 1.0
@@ -188,25 +189,28 @@ class Rates:
             return rate * there[0] / here[0], there[1]
         return rate * gpus / near, UNPROFILED_UNCERTAINTY
 
-    def only_assumed(self, profile: str, accelerator: str, gpus: int) -> bool:
+    def only_assumed(self, profile: str | None, accelerator: str, gpus: int) -> bool:
         """Return whether the belief about a profile there is an estimate, so that a rate of 0 may be wrong."""
         model = self._learner
         if not profile or profile in self._profiles or model is None:
             return False
         return not model.tried(profile, self.everywhere or accelerator, gpus)
 
-    def measured(self, profile: str) -> bool:
+    def measured(self, profile: str | None) -> bool:
         """Return whether a profile was measured. Then its measurements count, and no model."""
         return profile in self._profiles
 
-    def knows(self, profile: str) -> bool:
+    def knows(self, profile: str | None) -> bool:
         """Return whether anything is known about a profile, measured or modelled."""
+        if profile is None:
+            return False
         return profile in self._profiles or (self.model is not None and self.model.rate(profile, REFERENCE, 1) is not None)
 
-    def colocated_rates(self, first: str, second: str, accelerator: str, gpus: int) -> tuple[float, float] | None:
+    def colocated_rates(self, first: str | None, second: str | None, accelerator: str, gpus: int) -> tuple[float, float] | None:
         """Return the steps per second of two profiles that share the same GPUs of one node, in this order; None if the pair was
-        not measured. Two jobs of one profile cannot be distinguished, so each gets the mean of the measurements."""
-        kind = self.everywhere or accelerator
+        not measured. Two jobs of one profile cannot be distinguished, so each gets the mean of the measurements. Jobs
+        without a profile have an empty name in tables."""
+        first, second, kind = first or "", second or "", self.everywhere or accelerator
         found = self.pairs.get((first, second, kind, gpus))
         if found is None and (turned := self.pairs.get((second, first, kind, gpus))) is not None:
             found = (turned[1], turned[0])
@@ -215,7 +219,7 @@ class Rates:
         return found
 
     def believed_colocated_rates(
-        self, first: str, second: str, accelerator: str, gpus: int
+        self, first: str | None, second: str | None, accelerator: str, gpus: int
     ) -> tuple[tuple[float, float], float] | None:
         """Return the estimated rates of two profiles on the same GPUs, with a relative spread: measured, or estimated if the
         model can."""
@@ -224,7 +228,7 @@ class Rates:
             return known, 0.0
         if self._learner is None:
             return None
-        found = self._learner.colocated_rates(first, second, self.everywhere or accelerator, gpus)
+        found = self._learner.colocated_rates(first or "", second or "", self.everywhere or accelerator, gpus)
         if found is not None and first == second:
             mean = (found[0][0] + found[0][1]) / 2
             return (mean, mean), found[1]
@@ -268,9 +272,9 @@ class Rates:
         key = (profile, self.everywhere or accelerator, gpus, batch_size)
         return MeasuredRates(batches={key: rate / self.progress(profile, demand, batch_size)})
 
-    def partners(self, profile: str, accelerator: str, gpus: int) -> frozenset[str]:
+    def partners(self, profile: str | None, accelerator: str, gpus: int) -> frozenset[str]:
         """Return the profiles that were measured next to this one on the same GPUs."""
-        return self._partners.get((profile, self.everywhere or accelerator, gpus), frozenset())
+        return self._partners.get((profile or "", self.everywhere or accelerator, gpus), frozenset())
 
     @cached_property
     def _partners(self) -> dict[Key, frozenset[str]]:
@@ -281,7 +285,7 @@ class Rates:
                 found[key] = found.get(key, frozenset()) | {other}
         return found
 
-    def layout_matters(self, profile: str) -> bool:
+    def layout_matters(self, profile: str | None) -> bool:
         """Return whether a gang of this profile may run at another rate when it spans nodes."""
         return profile in self._spread_profiles or bool(profile and self.model is not None and profile not in self._profiles)
 
@@ -334,19 +338,23 @@ class MeasuredRates:
         )
 
 
-def model_of(profile: str) -> str:
-    """Return the model of a profile: what comes before its batch size."""
+def model_of(profile: str | None) -> str:
+    """Return the model of a profile: what comes before its batch size; an empty text without a profile."""
+    if profile is None:
+        return ""
     name, slash, rest = profile.rpartition("/")
     return name if slash and rest.startswith(("global", "bs")) else profile
 
 
-def local_batch(profile: str) -> int:
+def local_batch(profile: str | None) -> int:
     """Return the examples on each GPU if a profile names its batch like that (`resnet50/bs64`); 0 otherwise."""
+    if profile is None:
+        return 0
     _, _, local = profile.rpartition("/bs")
     return int(local) if local != profile and local.isdecimal() else 0
 
 
-def examples_of(profile: str, demand: Demand, gpus: int = 0) -> int:
+def examples_of(profile: str | None, demand: Demand, gpus: int = 0) -> int:
     """Return the examples in a step at the requested batch size; 0 if unknown. With `gpus`, at the batch size that the profile
     names on this many GPUs."""
     local = local_batch(profile)

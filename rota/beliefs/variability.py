@@ -105,13 +105,15 @@ class Variability:
     def gpus(self) -> int:
         return int(self.scores.shape[1])
 
-    def row(self, profile: str) -> int:
+    def row(self, profile: str | None) -> int:
         """Return the class of a profile, as a row of `scores`. A name that is not listed exactly is compared in its plain form
-        (`plain_name`); if that is not listed either, the class is the first."""
+        (`plain_name`); if that is not listed either, the class is the first. So it is without a profile."""
+        if profile is None:
+            return 0
         name = self.class_of.get(profile) or self._plain.get(plain_name(profile))
         return self._place[name] if name is not None else 0
 
-    def slowdown(self, profile: str, gpus: Sequence[int] | Ints) -> float:
+    def slowdown(self, profile: str | None, gpus: Sequence[int] | Ints) -> float:
         """Return how many times longer a step takes on these GPUs than on median ones: the largest score, including suspicion;
         1.0 for no GPUs."""
         return float(self.feared[self.row(profile), gpus].max()) if len(gpus) else 1.0
@@ -169,15 +171,15 @@ class Variability:
 
     def learned_all(
         self,
-        measured: Iterable[tuple[str, Sequence[int] | Ints, float]],
+        measured: Iterable[tuple[str | None, Sequence[int] | Ints, float]],
         now_s: float,
-        cleared: Iterable[tuple[str, Sequence[int] | Ints, float]] = (),
+        cleared: Iterable[tuple[str | None, Sequence[int] | Ints, float]] = (),
     ) -> "Variability":
         """Return the belief after many measurements of one instant, each as (profile or class, GPUs, slowdown), in the given
         order. GPUs in `cleared` are known not to be slower than this, and nothing more is learned about them."""
         draft = _Draft(self)
         for name, gpus, limit in cleared:
-            row = self._place.get(name, -1)
+            row = -1 if name is None else self._place.get(name, -1)
             draft.clear(row if row >= 0 else self.row(name), np.asarray(gpus, dtype=np.int64), limit)
         for name, gpus, slowdown in measured:
             if not (math.isfinite(slowdown) and 0 < slowdown <= SLOWEST):
@@ -189,7 +191,7 @@ class Variability:
                 raise OptionError(
                     f"there are GPUs 0 to {self.gpus - 1}.", field="gpus", value=members.tolist(), hint="name others"
                 )
-            row = self._place.get(name, -1)
+            row = -1 if name is None else self._place.get(name, -1)
             draft.learn(row if row >= 0 else self.row(name), members, slowdown, now_s)
         return draft.done()
 

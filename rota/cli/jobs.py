@@ -227,7 +227,7 @@ def _cells(row: "JobRow", wide: bool) -> tuple[str, ...]:
         str(row.suspensions),
         job_text.length(row.lost_seconds) if row.lost_seconds else "-",
         f"{row.lost_steps:,.0f}",
-        job_text.clean(row.command),
+        job_text.clean(row.command) or "-",
     )
 
 

@@ -28,15 +28,24 @@ def mcp(
             help="Maximum number of GPUs of its unfinished jobs together. Default: no limit.",
         ),
     ] = None,
+    max_gpu_hours: Annotated[
+        float | None,
+        typer.Option(
+            "--max-gpu-hours",
+            parser=flag.number("--max-gpu-hours", like="100"),
+            metavar="N",
+            help="Maximum GPU-hours of all jobs of your programs. Default: no limit.",
+        ),
+    ] = None,
     home: flag.Home = None,
 ) -> None:
     """Serve a program that speaks the Model Context Protocol, on standard input and output. Programs start this command.
 
     Its tools are the verbs of the commands: submit, jobs, show, why, logs, cancel and others. They act as you, with your role.
 
-    Example: rota mcp --max-jobs 8 --max-gpus 4
+    Example: rota mcp --max-jobs 8 --max-gpus 4 --max-gpu-hours 100
     """
-    for name, value in (("--max-jobs", max_jobs), ("--max-gpus", max_gpus)):
+    for name, value in (("--max-jobs", max_jobs), ("--max-gpus", max_gpus), ("--max-gpu-hours", max_gpu_hours)):
         if value is not None and not 0 < value <= 1e9:
             raise OptionError("must be more than 0.", field=name, value=value, hint=f"{name} 8")
         if value is not None and read_only:
@@ -46,5 +55,5 @@ def mcp(
     from rota.mcp.tools import Toolbox
     from rota.wire.client import connect
 
-    limits = BudgetLimits(max_jobs, max_gpus)
+    limits = BudgetLimits(max_jobs, max_gpus, max_gpu_hours)
     serve_stdio(Toolbox(lambda: connect(home), read_only=read_only, limits=limits))

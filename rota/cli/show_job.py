@@ -79,7 +79,7 @@ def _facts(row: "JobRow") -> Iterator[tuple[str, str]]:
     if row.finished_at:
         yield "ended", f"{job_text.clock(row.finished_at)}  (after {job_text.between(row.submitted_at, row.finished_at)})"
     yield "exit", job_text.ended_with(row) if row.ended else ""  # before that, the exit code is that of an earlier attempt
-    yield "last change", job_text.clean(job_text.with_clocks(row.last_change))
+    yield "last change", job_text.clean(job_text.with_clocks(row.last_change or ""))
     used = f"{row.gpu_seconds / 3600:.3g} GPU-hours, {row.work_seconds / 3600:.3g} of work" if row.gpu_seconds else ""
     yield "used", used
     yield "suspensions", f"{row.suspensions}, {job_text.lost(row)}" if row.suspensions else ""

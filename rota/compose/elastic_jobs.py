@@ -31,7 +31,7 @@ def made_elastic(way: str, trace: Trace, rates: Rates, gpus: int) -> Trace:
             made.append(replace(spec, gpu_counts=(), batch_sizes=(), can_resize=False))
         elif spec.gpus < 1:
             made.append(spec)
-        elif not rates.knows(spec.profile) or spec.profile.startswith("pal/"):
+        elif spec.profile is None or not rates.knows(spec.profile) or spec.profile.startswith("pal/"):
             made.append(spec)
             unknown[repr(spec.profile) if spec.profile else "no profile"] += 1
         else:

@@ -97,7 +97,7 @@ class Combination:
                 kinds = "nodes only" if levels == 1 else f"{levels} levels"
                 found.append(f"--spread-penalty has more factors than the cluster has levels ({kinds}): the last do nothing")
         if penalty is not None:
-            models = {arrival.spec.profile for arrival in self.trace.arrivals}
+            models = {arrival.spec.profile for arrival in self.trace.arrivals if arrival.spec.profile}
             plain = {plain_name(each) for each in models}
             found += [
                 f"no job here is of the model {model!r}, which has a spread penalty.{closest(model, sorted(models))}"

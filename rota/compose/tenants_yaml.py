@@ -84,7 +84,7 @@ def parse_tenants(root: TreeEntry) -> Tenants:
         fairness=fairness,
         half_life_seconds=fields["half_life"].seconds() if "half_life" in fields else usual.half_life_seconds,
         turn_seconds=fields["turn"].seconds() if "turn" in fields else usual.turn_seconds,
-        reference=canonical(fields["reference"].text()) if "reference" in fields else "",
+        reference=canonical(fields["reference"].text()) if "reference" in fields else None,
     )
 
 

@@ -35,10 +35,10 @@ def _spec(row: JobRow) -> JobSpec:
         name=row.name,
         gpus=gpus,
         steps=round(steps or 0.0, 3),
-        profile=row.profile or "" if by_profile else "",
+        profile=row.profile if by_profile else None,
         accelerators=tuple(row.accepted_accelerators),
         weight=row.weight,
-        tenant=row.tenant or "",
+        tenant=row.tenant,
         user=row.user,
     )
 

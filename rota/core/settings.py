@@ -58,8 +58,8 @@ class Settings:
     policy_retry_seconds: float = 10.0
     """Time after which a policy that failed is called again, in seconds."""
     seed: int = 0
-    policy: str = ""
-    """Policy with its options, as text. An answer of another policy holds until this one has answered."""
+    policy: str | None = None
+    """Policy with its options, as text; None if it has no name. An answer of another policy holds until this one has answered."""
 
     def __post_init__(self) -> None:
         for name in ("lease_margin_seconds", "horizon_seconds", "min_run_factor"):

@@ -16,6 +16,7 @@ from rota.agent.gpu_readings import GpuReader
 from rota.agent.gpus import Gpu, find_gpus, text
 from rota.agent.host_memory import PARKING_FRACTION, available_gib, total_gib
 from rota.agent.other_programs import OtherPrograms
+from rota.agent.pages_library import with_pages_library
 from rota.doctor.diagnosis import Diagnosis, fail, ok, warn
 from rota.park.facts import package_folders, parking_facts, python_of, torch_cuda
 from rota.park.park_method import EXIT, choose_park_method
@@ -148,7 +149,7 @@ def _torch(facts: DriverFacts) -> Diagnosis:
 
 def _parking(real_gpus: bool) -> Diagnosis:
     """Check how a plain job of one GPU would be parked."""
-    facts = parking_facts(PLAIN_JOB, os.environ, str(Path.cwd()), wanted=True, gpus=1, real_gpus=real_gpus)
+    facts = with_pages_library(parking_facts(PLAIN_JOB, os.environ, str(Path.cwd()), wanted=True, gpus=1, real_gpus=real_gpus))
     way, why = choose_park_method(facts)
     if way == EXIT:
         found = f"a plain `python` job is suspended by SIGTERM and must save its state itself: {why}"

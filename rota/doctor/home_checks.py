@@ -11,7 +11,7 @@ from pathlib import Path
 
 from rota.agent.log import too_little_room
 from rota.compose.live_scheduler import JOURNAL_CODEC, read_setup
-from rota.core.snapshot import VERSION as SNAPSHOT_VERSION
+from rota.core.snapshot import READABLE as READABLE_SNAPSHOTS
 from rota.doctor.diagnosis import Diagnosis, fail, ok, warn
 from rota.doctor.postgres_checks import Rows, check_postgres, unfinished_jobs
 from rota.errors import JournalError, NotYours, RotaError
@@ -164,7 +164,7 @@ def check_entries(rows: Rows, path: str, another: str) -> Diagnosis:
     """Check the entries of a journal in any database. `another` is the next step if it is damaged."""
     older = "use the Rota that wrote it, or another --home"
     schema = next(iter(rows("SELECT value FROM meta WHERE key = 'schema'", ())), None)
-    if schema is None or schema[0] not in map(str, READABLE):
+    if schema is None or schema[0] not in map(str, range(READABLE[0], SCHEMA + 1)):
         found = "none" if schema is None else schema[0]
         return fail("journal", f"{path} has schema {found}, and this Rota reads {READABLE[0]} to {SCHEMA}", older)
     entries, last = count_entries(rows)
@@ -173,8 +173,9 @@ def check_entries(rows: Rows, path: str, another: str) -> Diagnosis:
     after = 0
     for number, packed in rows("SELECT number, state FROM snapshots ORDER BY number DESC LIMIT 1", ()):
         after, snapshot = number, json.loads(zlib.decompress(packed))
-        if snapshot.get("version") != SNAPSHOT_VERSION:
-            found = f"{path} has a snapshot of version {snapshot.get('version')}, and this Rota reads {SNAPSHOT_VERSION}"
+        if snapshot.get("version") not in READABLE_SNAPSHOTS:
+            versions = f"{READABLE_SNAPSHOTS[0]} to {READABLE_SNAPSHOTS[-1]}"
+            found = f"{path} has a snapshot of version {snapshot.get('version')}, and this Rota reads {versions}"
             return fail("journal", found, older)
     for (text,) in rows("SELECT value FROM configurations ORDER BY number DESC LIMIT 1", ()):
         try:

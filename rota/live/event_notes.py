@@ -75,7 +75,7 @@ class EventNotes:
         self._events.append(KeptEvent(record.id, record.events, event.at_s, event.to_plain()))
 
     def submitted(self, record: JobRecord) -> None:
-        self._ledger.add(record, record.submitted_s, "", UsageAmounts(submitted=1))
+        self._ledger.add(record, record.submitted_s, None, UsageAmounts(submitted=1))
 
     # Attempts ----------------------------------------------------------------------------------------------------
 
@@ -245,7 +245,7 @@ class EventNotes:
             found = replace(found, problem=because)
         self.add(record, found)
         jct = max(at_s - record.submitted_s, 0.0) if kind is EventKind.FINISHED else 0.0
-        self._ledger.add(record, at_s, found.accelerator or "", UsageAmounts(**{record.phase: 1}, jct_seconds=jct))
+        self._ledger.add(record, at_s, found.accelerator, UsageAmounts(**{record.phase: 1}, jct_seconds=jct))
 
     def held(self, record: JobRecord, event: HoldRequested) -> bool:
         """Note that a job is held or released. Return whether that is news."""
@@ -297,7 +297,7 @@ class EventNotes:
         others = sorted(state.nodes.planned.holders(gpus) - {record.id})
         given = tuple(OtherJob(job, each.name, each.user) for job in others if (each := self._records.open.get(job)) is not None)
         answer = state.cycle.answer
-        why: dict[str, Any] = {"given_to": given, "policy": answer.policy or None if answer is not None else None}
+        why: dict[str, Any] = {"given_to": given, "policy": answer.policy if answer is not None else None}
         draining = set(state.nodes.cluster.gpu_node[gpus].tolist()) & state.nodes.draining
         if record.held_by is not None:
             return why | {"cause": Cause.HELD, "by": record.held_by or None}
@@ -339,8 +339,8 @@ def _end_of(stay: GpuStay | None) -> dict[str, Any]:
     return {"ends_attempt": True, **_place(stay), **figures}
 
 
-def _type(stay: GpuStay | None) -> str:
-    return stay.accelerator if stay is not None else ""
+def _type(stay: GpuStay | None) -> str | None:
+    return stay.accelerator if stay is not None else None
 
 
 def _lost_steps(record: JobRecord, part: AttemptStatus) -> float:

@@ -9,7 +9,7 @@ from collections.abc import Callable, Collection, Iterable, Mapping
 from typing import Any
 
 from rota.agent.attempt_files import AttemptStatus
-from rota.agent.outcome import EXIT_YIELDED, length_text, lost_seconds, signal_name
+from rota.agent.outcome import EXIT_YIELDED, damage_text, length_text, lost_seconds, signal_name
 from rota.core.explain import explain, reasons
 from rota.core.fold.configured import CoreEvent
 from rota.core.fold.setbacks import MAX_SETBACKS
@@ -296,6 +296,8 @@ class JobHistory:
             record.exit_code = part.exit_code
             record.metrics = dict(part.metrics) or record.metrics
             record.parking_problem = part.parking_problem
+            if part.damaged_mib is not None:
+                record.changes, record.parking_problem = {**record.changes, "park": False}, damage_text(part.damaged_mib)
             record.steps_problem = part.steps_problem or record.steps_problem
             record.steps_total = part.steps_total if part.steps_total is not None else record.steps_total
             if record.spec.progress or part.reports_steps:
@@ -404,7 +406,7 @@ class JobHistory:
             job=self.rows([record], state, latest, now_s)[0],
             reasons=[ReasonRow(code=e.code.name, sentence=e.sentence, facts=_plain(e.facts)) for e in found],
             ahead=self.rows(ahead[:20], state, latest, now_s),
-            last_change=record.last_change or None,
+            last_change=record.last_change,
             policy=state.cycle.answer.policy if state.cycle.answer is not None else None,
         )
 

@@ -32,6 +32,7 @@ class HomeSetup(Setup):
     @property
     def policy(self) -> str:
         """Policy with its options, as text."""
+        assert self.settings.policy is not None
         return self.settings.policy
 
     def with_devices(self, devices: tuple[Devices, ...]) -> "HomeSetup":

@@ -37,7 +37,8 @@ class JobRecord:
     steps_total: float | None = None
     exit_code: int | None = None
     """Exit code of its last attempt; None while it has another."""
-    last_change: str = ""
+    last_change: str | None = None
+    """Sentence about the last thing that happened to it; None before the first."""
     steps_per_second: float | None = None
     """Rate of its last attempt, or of an earlier one that reported steps."""
     metrics: dict[str, float] = field(default_factory=dict)
@@ -64,8 +65,8 @@ class JobRecord:
     """Normalised work of all attempts so far, in seconds of a GPU of its best type."""
     events: int = 0
     """Number of events in the journal."""
-    last_kind: str = ""
-    """Kind of the last event, other than `held` and `released`."""
+    last_kind: str | None = None
+    """Kind of the last event, other than `held` and `released`; None before the first."""
     moving_from: str | None = None
     """Placement that the job left to run elsewhere; None if the job was not moved."""
     held_by: str | None = None

@@ -69,11 +69,14 @@ class JobRequests:
 
     def again(self, record: JobRecord, wanted: JobRequest, by: Actor | None) -> Submission:
         """Return the submission of an ended job that is to run again. A deadline that has passed is left out, and so are
-        dependencies on jobs that have ended, and a priority that only an operator may give."""
+        dependencies on jobs that have ended, and what only an operator may give: a priority above 0, and a command for
+        notifications."""
         spec = record.spec
         changes: dict[str, Any] = {"after": still_awaited(record, self._history.records)}
         if by is not None and not by.is_operator:
             changes["priority"] = min(spec.priority, 0)
+            if spec.notify is not None and spec.notify.run is not None:
+                changes["notify"] = None
         if wanted.max_run_time is not None:
             changes["max_run_time"] = wanted.max_run_time
         if spec.deadline is not None and spec.deadline.timestamp() <= self._clock():
@@ -138,7 +141,7 @@ class JobRequests:
         return [
             record
             for record, phase in zip(unfinished, phases, strict=True)
-            if matching.fits(record.submitted.user, record.name, record.spec.tenant or "", phase)
+            if matching.fits(record.submitted.user, record.name, record.spec.tenant, phase)
             and self._concerns(wanted.verb, record, phase, state)
         ]
 

@@ -44,7 +44,7 @@ def keep(store: JournalStore, noted: Noted) -> None:
         rows = [(each.job, each.number, each.at_s, json.dumps(each.plain, separators=(",", ":"))) for each in noted.events]
         store.execute_many("INSERT INTO job_events VALUES (?, ?, ?, ?)", rows)
     if noted.usage:
-        store.execute_many(_BOOK, [(*each.key, *each.amounts) for each in noted.usage])
+        store.execute_many(_BOOK, [(*_columns_of(each.key), *each.amounts) for each in noted.usage])
 
 
 def read_events(rows: Rows, job: int) -> list[JobEvent]:
@@ -61,4 +61,13 @@ def read_usage(rows: Rows, since_day: int) -> Iterator[UsageRow]:
         return
     columns = ", ".join((*_KEYS, *_SUMS))
     for found in rows(f"SELECT {columns} FROM usage WHERE day >= ? ORDER BY day, owner, tenant, accelerator", (since_day,)):
-        yield UsageRow(UsageKey(*found[: len(_KEYS)]), UsageAmounts(*found[len(_KEYS) :]))
+        yield UsageRow(_key_of(*found[: len(_KEYS)]), UsageAmounts(*found[len(_KEYS) :]))
+
+
+def _columns_of(key: UsageKey) -> tuple[int, str, str, str]:
+    """Return a key as the columns of the table, where an empty text stands for none: a primary key cannot be NULL."""
+    return key.day, key.owner, key.tenant or "", key.accelerator or ""
+
+
+def _key_of(day: int, owner: str, tenant: str, accelerator: str) -> UsageKey:
+    return UsageKey(day, owner, tenant or None, accelerator or None)

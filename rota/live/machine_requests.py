@@ -59,7 +59,7 @@ class MachineRequests:
                 raise OptionError("the end is not after the beginning, or is in the past.", field="until", hint="--for 2h")
             gpus = tuple(gpu for place in places for gpu in _gpus_of(state, place, start_s, end_s))
             numbers.append(self.next_drain())
-            return [GpusDrained(numbers[0], gpus, now_s, start_s, end_s, reason, by)]
+            return [GpusDrained(numbers[0], gpus, now_s, start_s, end_s, reason or None, by)]
 
         self._change(events)
         with self._lock:

@@ -141,10 +141,13 @@ def occasion_of(event: JobEvent) -> Occasion | None:
 
 
 def notifications(record: JobRecord, number: int, event: JobEvent, home_id: str, of_all: Notify | None) -> Iterator[Notification]:
-    """Yield what is sent for an event of a job: to the job's own target, and to that of all jobs."""
+    """Yield what is sent for an event of a job: to the job's own target, and to that of all jobs. A command of a job that runs as
+    another user is never run, because it would run as the scheduler's user."""
     occasion = occasion_of(event)
-    task = record.submitted.task
-    for target in (record.submitted.spec.notify, of_all):
+    task, own = record.submitted.task, record.submitted.spec.notify
+    if own is not None and own.run is not None and record.submitted.uid is not None:
+        own = None
+    for target in (own, of_all):
         if target is not None and occasion in target.on:
             assert occasion is not None
             yield Notification(

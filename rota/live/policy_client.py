@@ -29,7 +29,7 @@ class PolicyClient:
         answer: Callable[[External], None],
         clock: Callable[[], float],
         within_seconds: float = ANSWER_WITHIN_SECONDS,
-        policy: str = "",
+        policy: str | None = None,
     ) -> None:
         self._policy = policy
         self._command, self._clock, self._within = list(command), clock, within_seconds

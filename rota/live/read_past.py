@@ -21,7 +21,7 @@ LOOKS = 3
 
 _EPOCH_DAY = date(1970, 1, 1).toordinal()
 
-BY: dict[str, Callable[[UsageKey], str]] = {
+BY: dict[str, Callable[[UsageKey], str | None]] = {
     "user": lambda key: key.owner,
     "tenant": lambda key: key.tenant,
     "type": lambda key: key.accelerator,
@@ -62,12 +62,15 @@ def usage_report(journal: Journal, by: str, days: int, now_s: float) -> UsageRep
     """Return the usage of the last days in UTC, today included, in groups. Attempts that still run count up to now."""
     first = day_of(now_s) - days + 1
     rows, begin_s = _usage(journal, first, now_s)
-    groups: dict[str, list[UsageAmounts]] = {}
+    groups: dict[str | None, list[UsageAmounts]] = {}
     for key, amounts in rows:
         groups.setdefault(BY[by](key), []).append(amounts)
     since_s = max(first * DAY_SECONDS, begin_s)
     elapsed = max(now_s - since_s, 0.0)
-    found = [_group(name or None, total(each), _length(by, name, since_s, now_s)) for name, each in sorted(groups.items())]
+    found = [
+        _group(name, total(groups[name]), _length(by, name, since_s, now_s))
+        for name in sorted(groups, key=lambda name: name or "")
+    ]
     whole = _group(None, total(amounts for _, amounts in rows), elapsed)
     return UsageReportRow(since=iso(since_s) or "", until=iso(now_s) or "", by=by, groups=found, total=whole)
 
@@ -90,13 +93,13 @@ def _running(record: JobRecord, first: int, now_s: float) -> Iterator[UsageRow]:
     assert isinstance(record.stay, GpuStay)
     for piece in pieces(record.stay, now_s):
         if piece.day >= first:
-            key = UsageKey(piece.day, record.submitted.user, record.submitted.spec.tenant or "", record.stay.accelerator)
+            key = UsageKey(piece.day, record.submitted.user, record.submitted.spec.tenant or None, record.stay.accelerator)
             yield UsageRow(key, NOTHING._replace(gpu_seconds=piece.gpu_seconds, work_seconds=piece.work_seconds))
 
 
-def _length(by: str, name: str, since_s: float, now_s: float) -> float:
+def _length(by: str, name: str | None, since_s: float, now_s: float) -> float:
     """Return the length of the time that a group is about, in seconds: of a day, or of the whole time."""
-    if by != "day":
+    if by != "day" or name is None:
         return max(now_s - since_s, 0.0)
     begin_s = (date.fromisoformat(name).toordinal() - _EPOCH_DAY) * DAY_SECONDS
     return max(min(begin_s + DAY_SECONDS, now_s) - max(begin_s, since_s), 0.0)

@@ -34,7 +34,7 @@ def status_row(state: State, setup: HomeSetup, now_s: float, *, worker_pid: int 
         now=iso(now_s) or "",
         daemon_pid=os.getpid(),
         policy_worker_pid=worker_pid,
-        policy_error=state.cycle.policy_fault or None,
+        policy_error=state.cycle.policy_fault,
         slow_gpus=[*drain_sentences(state), *failing_nodes(state), *taken_gpus(state), *slow_gpus(state)],
         disk_problem=disk_problem,
         lease_left_seconds=lease_left_seconds(state, now_s),

@@ -17,10 +17,10 @@ class UsageKey(NamedTuple):
     day: int
     """Day in UTC, counted from 1970-01-01."""
     owner: str
-    tenant: str
-    """Path of the tenant; empty if the job has none."""
-    accelerator: str
-    """Accelerator type; empty for what happens to a job that has had no GPU."""
+    tenant: str | None
+    """Path of the tenant; None if the job has none."""
+    accelerator: str | None
+    """Accelerator type; None for what happens to a job that has had no GPU."""
 
 
 class UsageAmounts(NamedTuple):
@@ -68,12 +68,12 @@ class UsageLedger:
     def __init__(self) -> None:
         self._amounts: dict[UsageKey, UsageAmounts] = {}
 
-    def add(self, record: JobRecord, at_s: float, accelerator: str, amounts: UsageAmounts) -> None:
+    def add(self, record: JobRecord, at_s: float, accelerator: str | None, amounts: UsageAmounts) -> None:
         """Book amounts of a job to the day of this instant."""
         self.add_on(record, day_of(at_s), accelerator, amounts)
 
-    def add_on(self, record: JobRecord, day: int, accelerator: str, amounts: UsageAmounts) -> None:
-        key = UsageKey(day, record.submitted.user, record.submitted.spec.tenant or "", accelerator)
+    def add_on(self, record: JobRecord, day: int, accelerator: str | None, amounts: UsageAmounts) -> None:
+        key = UsageKey(day, record.submitted.user, record.submitted.spec.tenant or None, accelerator)
         self._amounts[key] = self._amounts.get(key, NOTHING).plus(amounts)
 
     def take(self) -> list[UsageRow]:

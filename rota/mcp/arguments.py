@@ -8,6 +8,7 @@ from pydantic import BaseModel, ConfigDict, Field, StrictBool, StrictInt, Strict
 
 from rota.errors import OptionError
 from rota.files.csv_table import closest, shown
+from rota.mcp.budget import KEY_PREFIX
 from rota.wire.spec import schema
 
 MAX_KEY_CHARS = 200
@@ -61,7 +62,7 @@ class OutputOfJob(OneJob):
 
 
 class SubmissionKey(Arguments):
-    key: Annotated[StrictStr, Field(min_length=1, max_length=MAX_KEY_CHARS)] | None = Field(
+    key: Annotated[StrictStr, Field(min_length=1, max_length=MAX_KEY_CHARS - len(KEY_PREFIX))] | None = Field(
         None, description="Submission key. Submitting the same job again with the same key adds no second job."
     )
 

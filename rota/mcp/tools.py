@@ -21,11 +21,12 @@ from rota.mcp.arguments import (
     schema_of,
     spec_schema,
 )
-from rota.mcp.budget import Budget, BudgetLimits
+from rota.mcp.budget import KEY_PREFIX, Budget, BudgetLimits, BudgetRequest
 from rota.mcp.job_data import NOTICE, OUTPUT_NOTICE, bounded, end_of_output
 from rota.wire.client import Client, new_key
 from rota.wire.rows import JobRow
 from rota.wire.spec import Spec, spec_from, spec_tree
+from rota.wire.task_array import task_count
 from rota.wire.transport import UnansweredError
 
 MAX_AHEAD = 10
@@ -180,31 +181,40 @@ class Toolbox:
         me = client.me().to_dict()
         with self._lock:
             self._forget_ended(client)
-            return _data(**me, read_only=self._read_only, budget=self._budget.row())
+            budget = self._budget.row(self._counted_jobs(client))
+            return _data(**me, read_only=self._read_only, budget=budget)
 
     def _check(self, plain: Mapping[str, Any], stop: threading.Event) -> dict[str, Any]:
         spec, _, key = _read_job(plain)
+        wanted = _request_of(spec)
         with self._lock:
-            if self._budget.jobs():
-                self._forget_ended(self._connect())
-            self._budget.check(key, spec.most_gpus)
-            return _data(ok=True, gpus=spec.most_gpus, budget=self._budget.row())
+            rows: list[JobRow] = []
+            if self._budget.jobs() or self._budget.limits.max_gpu_hours is not None:
+                client = self._connect()
+                self._forget_ended(client)
+                rows = self._counted_jobs(client)
+            self._budget.check(key, wanted)
+            self._budget.check_hours(rows, KEY_PREFIX + key, wanted)
+            return _data(ok=True, gpus=spec.most_gpus, budget=self._budget.row(rows))
 
     def _submit(self, plain: Mapping[str, Any], stop: threading.Event) -> dict[str, Any]:
         spec, fields, key = _read_job(plain)
         client = self._connect()
         with self._lock:
             row = self._submit_within_budget(client, spec, fields, key)
-            return _data(job=_listed([row])[0], key=key, budget=self._budget.row())
+            budget = self._budget.row(self._counted_jobs(client))
+            return _data(job=_listed([row])[0], key=key, budget=budget)
 
     def _submit_within_budget(self, client: Client, spec: Spec, fields: Mapping[str, Any], key: str) -> JobRow:
         """Submit a job that counts from before the request is sent, since its answer may be lost."""
         self._forget_ended(client)
-        before = self._budget.hold(key, spec.most_gpus)
+        wanted = _request_of(spec)
+        self._budget.check_hours(self._counted_jobs(client), KEY_PREFIX + key, wanted)
+        before = self._budget.hold(key, wanted)
         retries: list[RotaError] = []
         client.on_retry = retries.append
         try:
-            row = client.submit_spec(fields, workdir=self._workdir, key=key)
+            row = client.submit_spec(fields, workdir=self._workdir, key=KEY_PREFIX + key)
         except RotaError as problem:
             sent = retries or isinstance(problem, UnansweredError) or not isinstance(problem, UnreachableError)
             if isinstance(problem, InputError | ForbiddenError) or not sent:
@@ -222,6 +232,12 @@ class Toolbox:
         found = self._connect().cancel_many(read_arguments(SeveralJobs, plain).jobs)
         return _data(cancelled=[{"was": each.was, "job": _listed([each.job])[0]} for each in found])
 
+    def _counted_jobs(self, client: Client) -> list[JobRow]:
+        """Return the jobs of the user, ended ones too, if GPU-hours are limited; none otherwise."""
+        if self._budget.limits.max_gpu_hours is None:
+            return []
+        return client.jobs(True, user=client.me().name, tasks=True)
+
     def _forget_ended(self, client: Client) -> None:
         """Give back the budget of the jobs that have ended."""
         for job in self._budget.jobs():
@@ -238,6 +254,13 @@ def _read_job(plain: Mapping[str, Any]) -> tuple[Spec, dict[str, Any], str]:
     key = read_arguments(SubmissionKey, {name: each for name, each in plain.items() if name == "key"}).key or new_key()
     fields = {name: each for name, each in plain.items() if name != "key"}
     return spec_from(spec_tree(fields)), fields, key
+
+
+def _request_of(spec: Spec) -> BudgetRequest:
+    """Return what a spec asks of the budget. Each task of an array is a job, and all that may run at once count."""
+    tasks, at_once = task_count(spec), None if spec.array is None else spec.array.at_once
+    gpus = spec.most_gpus * (tasks if at_once is None else min(tasks, at_once))
+    return BudgetRequest(gpus, tasks, spec.most_gpus * tasks, spec.max_run_time)
 
 
 def _data(**fields: Any) -> dict[str, Any]:

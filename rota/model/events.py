@@ -245,7 +245,8 @@ class GpusDrained:
     """Time at which the drain begins."""
     until_s: float
     """Time at which the drain ends; infinite if an operator has to end it."""
-    reason: str = ""
+    reason: str | None = None
+    """Reason that the operator gave; None if none."""
     by: str | None = None
     """Name of the user who requested it; None if unknown."""
     by_check: bool = False
@@ -369,8 +370,8 @@ class Allocated:
     ticket: int
     allocation: Allocation
     at_s: float
-    policy: str = ""
-    """Name of the policy that answered, with its options. No other policy gets its memory."""
+    policy: str | None = None
+    """Name of the policy that answered, with its options; None if unknown. No other policy gets its memory."""
 
 
 @plain_value
@@ -379,7 +380,8 @@ class PolicyFailed:
 
     ticket: int
     at_s: float
-    message: str = ""
+    message: str | None = None
+    """What the policy raised; None if it said nothing."""
 
 
 @plain_value

@@ -110,8 +110,8 @@ class JobSpec:
     """Optimiser steps from start to end, counted at the requested batch size; None if unknown."""
     epoch_steps: float | None = None
     """Steps of one pass over the training data, counted at the requested batch size; None if unknown."""
-    profile: str = ""
-    """Key into the table of rates; empty if the job has no profile."""
+    profile: str | None = None
+    """Key into the table of rates; None if the job has no profile."""
     accelerators: tuple[str, ...] = ()
     """Accelerator types that the job accepts; empty if it accepts all."""
     weight: float = 1.0
@@ -120,10 +120,10 @@ class JobSpec:
     """Time from submission to the job's deadline, in seconds; None if it has none."""
     slo: float | None = None
     """Time from submission to the job's deadline, as a multiple of its run time on exclusive V100s; None if it has none."""
-    tenant: str = ""
-    """Path of the tenant that the job belongs to, such as vision/pretraining."""
+    tenant: str | None = None
+    """Path of the tenant that the job belongs to, such as vision/pretraining; None if it has none."""
     user: str = ""
-    """Name of the user who submitted the job."""
+    """Name of the user who submitted the job. Jobs of a trace without users are of one user, whose name is empty."""
     retries: int = 0
     """How often the job is started again after it has failed."""
     priority: int = 0
@@ -175,8 +175,10 @@ class JobSpec:
             raise OptionError(limits, field="priority", value=self.priority, hint="priority=0")
         if not (self.gpu_gib is None and self.least_gib is None and self.parked_gib is None):
             self._check_memory()
-        if self.tenant:
+        if self.tenant is not None:
             object.__setattr__(self, "tenant", _tenant_path(self.tenant))
+        if self.profile == "":  # an empty cell of a trace
+            object.__setattr__(self, "profile", None)
         if self.accelerators:
             object.__setattr__(self, "accelerators", tuple(canonical(name) for name in self.accelerators))
 
@@ -252,9 +254,9 @@ _demand = lru_cache(maxsize=4096)(Demand)
 
 
 @lru_cache(maxsize=4096)
-def _tenant_path(text: str) -> str:
-    """Return the path without blanks around its names, and without empty names."""
-    return "/".join(name for each in text.split("/") if (name := each.strip()))
+def _tenant_path(text: str) -> str | None:
+    """Return the path without blanks around its names, and without empty names; None if no name is left."""
+    return "/".join(name for each in text.split("/") if (name := each.strip())) or None
 
 
 class Arrival(NamedTuple):

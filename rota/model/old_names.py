@@ -82,10 +82,13 @@ _NEVER = {"float": "inf"}
 """Infinity as plain data."""
 
 OLD_UNKNOWN: dict[str, dict[str, Any]] = {
+    "Allocated": {"policy": ""},
     "Attempt": {"setback": ""},
     "Decided": {"ticket": 0},
     "Demand": {"batch_size": 0},
+    "Drain": {"reason": ""},
     "Exited": {"setback": ""},
+    "GpusDrained": {"reason": ""},
     "JobSpec": {
         "batch_size": 0,
         "deadline_seconds": _NEVER,
@@ -93,13 +96,21 @@ OLD_UNKNOWN: dict[str, dict[str, Any]] = {
         "gpu_gib": 0,
         "least_gib": 0,
         "parked_gib": 0,
+        "profile": "",
         "slo": _NEVER,
         "steps": _NEVER,
+        "tenant": "",
     },
+    "Kind": {"profile": ""},
     "Launch": {"batch_size": 0, "partner": -1},
+    "PolicyAnswer": {"policy": ""},
+    "PolicyFailed": {"message": ""},
     "Resize": {"batch_size": 0},
     "Resume": {"partner": -1},
+    "SchedulingCycle": {"policy_fault": ""},
+    "Settings": {"policy": ""},
     "Suspended": {"host_gib": 0, "setback": ""},
+    "Tenants": {"reference": ""},
 }
 """Old value, as plain data, of fields that are None today if they are unknown or there is none, by the name of the type."""
 
@@ -128,7 +139,7 @@ OLD_STUDY_FIELDS = {
 
 
 def current_fields(kind: str, plain: Mapping[str, Any]) -> dict[str, Any]:
-    """Return the fields of a type with the names of today. None replaces numbers that meant unknown in an earlier version."""
+    """Return the fields of a type with the names of today. None replaces values that meant unknown in an earlier version."""
     names = {**OLD_NAMES_EVERYWHERE, **OLD_FIELD_NAMES.get(kind, {})}
     fields = {names.get(name, name): value for name, value in plain.items()}
     for name, unknown in OLD_UNKNOWN.get(kind, {}).items():

@@ -20,7 +20,8 @@ decides."""
 class Kind:
     """What two jobs must have in common to have the same options."""
 
-    profile: str
+    profile: str | None
+    """Key into the table of rates; None if the jobs have no profile."""
     demand: Demand
     accelerators: tuple[str, ...] = ()
 

@@ -49,8 +49,8 @@ class Tenants:
     """Time in which usage counts half as much, in seconds. Only for decaying usage."""
     turn_seconds: float = 600.0
     """Time for which a tenant has to borrow its part of the GPUs before its rank falls, in seconds."""
-    reference: str = ""
-    """Accelerator type whose GPU-seconds are the unit of normalised work; empty for the fastest type of the cluster."""
+    reference: str | None = None
+    """Accelerator type whose GPU-seconds are the unit of normalised work; None for the fastest type of the cluster."""
 
     def __post_init__(self) -> None:
         for path, weight in self.weights.items():
@@ -79,9 +79,9 @@ class Tenants:
         listed = {step for path in self.weights for step in lineage(path)}
         return tuple(sorted(listed | ({self.unknown} if self.unknown != REFUSE else set()), key=lambda path: path.split("/")))
 
-    def home_of(self, path: str) -> str | None:
+    def home_of(self, path: str | None) -> str | None:
         """Return the tenant that a job of this path counts for: the nearest that is listed. None if the job is refused."""
-        for step in reversed(lineage(path)):
+        for step in reversed(lineage(path or "")):
             if step in self.paths:
                 return step
         return None if self.unknown == REFUSE else self.unknown
@@ -111,6 +111,6 @@ class Tenants:
 
 
 def lineage(path: str) -> list[str]:
-    """Return a path and all paths above it, outermost first: `a/b/c` gives a, a/b and a/b/c."""
+    """Return a path and all paths above it, outermost first: `a/b/c` gives a, a/b and a/b/c. The empty path gives none."""
     parts = [part for part in path.split("/") if part]
     return ["/".join(parts[: end + 1]) for end in range(len(parts))]

@@ -132,7 +132,7 @@ def tenant_shares(result: Result, known: Rates) -> dict[str, Any]:
     rates of each job, as the paper normalises throughput."""
     at_s = edges([result], BINS)
     specs = [arrival.spec for arrival in result.arrivals]
-    names = sorted({spec.tenant for spec in specs})
+    names = sorted({spec.tenant for spec in specs if spec.tenant is not None})
     done = np.zeros((len(names), BINS))
     holds, cluster = result.record.gpu_intervals, result.cluster
     size = np.bincount(cluster.gpu_pool, minlength=len(cluster.pools))

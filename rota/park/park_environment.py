@@ -18,9 +18,11 @@ def parking_environment(facts: ParkingFacts, env: Mapping[str, str], hook: str =
         return {"ROTA_PARK": way}
     found = {"ROTA_PARK": way, "PYTHONPATH": _in_front(hook, env.get("PYTHONPATH", ""))}
     if way == PRELOAD:
+        preloaded = _in_front(facts.pages_library, facts.library) if facts.pages_library else facts.library
         found |= {
             "ROTA_PARK_LIBRARY": facts.library,
-            "LD_PRELOAD": _in_front(facts.library, env.get("LD_PRELOAD", "")),
+            "LD_PRELOAD": _in_front(preloaded, env.get("LD_PRELOAD", "")),
+            **({"ROTA_PARK_PAGES": facts.pages_library} if facts.pages_library else {}),
             "TMS_INIT_ENABLE": "1",
             "TMS_INIT_ENABLE_CPU_BACKUP": "1",
             "TMS_RETAIN_CPU_BACKUP": "1",

@@ -34,6 +34,10 @@ class ParkingFacts:
     """Folders that the allocator needs for loading."""
     library_problem: str = ""
     """Reason why the allocator cannot be loaded; empty if it can."""
+    pages_library: str = ""
+    """Path of the library that makes host memory fast; empty if there is none."""
+    pages_problem: str = ""
+    """Why there is none."""
     allocator_options: str = ""
     """PYTORCH_CUDA_ALLOC_CONF of the job."""
     driver_problem: str = "it was not checked"
@@ -56,7 +60,10 @@ def choose_park_method(facts: ParkingFacts) -> tuple[str, str]:
         )
     problem = preload_problem(facts)
     if not problem:
-        return PRELOAD, f"PyTorch with CUDA {facts.cuda_major}, and torch_memory_saver is installed"
+        found = f"PyTorch with CUDA {facts.cuda_major}, and torch_memory_saver is installed"
+        return PRELOAD, found + (
+            f"; the first time is slow and memory is not checked, because {facts.pages_problem}" if facts.pages_problem else ""
+        )
     if not facts.driver_problem:
         return DRIVER, f"with the driver's checkpoint, because {problem}"
     return EXIT, f"{problem}; and not with the driver's checkpoint: {facts.driver_problem}"

@@ -167,13 +167,13 @@ def _pairs(specs: Sequence[JobSpec], rates: Floats, colocated: Sequence[Mapping[
     best = rates.max(axis=1, initial=0.0)
     alike: dict[tuple[str, float], list[int]] = {}
     for number, spec in enumerate(specs):
-        alike.setdefault((spec.profile, spec.gpus), []).append(number)
+        alike.setdefault((spec.profile or "", spec.gpus), []).append(number)
     rows = []
     for a, spec in enumerate(specs):
         # Only partners that were measured with this profile: most pairs of many profiles were never measured.
         for (pool, profile), one in colocated[a].items() if spec.gpus >= 1 else ():
             for b in alike.get((profile, spec.gpus), ()):
-                other = colocated[b].get((pool, spec.profile)) if b <= a else None
+                other = colocated[b].get((pool, spec.profile or "")) if b <= a else None
                 # A pair that does no more than taking turns needs no price of its own.
                 if other is not None and one / rates[a, pool] + other / rates[b, pool] > 1:
                     rows.append((a, b, pool, one / best[a], other / best[b]))

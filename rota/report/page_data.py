@@ -114,9 +114,9 @@ def _jobs(run: Result, start_s: float) -> dict[str, Any]:
         "name": packed_text([spec.name for spec in specs]),
         "gpus": packed_counts(run.record.gpus),
         "submitted": packed_times(run.record.submitted_s - start_s),
-        "tenant": packed_groups([spec.tenant for spec in specs]),
+        "tenant": packed_groups([spec.tenant or "" for spec in specs]),
         "user": packed_groups([spec.user for spec in specs]),
-        "profile": packed_groups([spec.profile for spec in specs]),
+        "profile": packed_groups([spec.profile or "" for spec in specs]),
     }
 
 

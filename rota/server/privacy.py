@@ -24,15 +24,16 @@ class Privacy:
         return replace(
             row,
             name=name,
-            command="",
+            command=None,
             metrics={},
             spec=None,
             trials=None,
             profile=None,
-            last_change="",
+            last_change=None,
             problem=None,
             park_reason=None,
             limits_problem=None,
+            key=None,
             steps_problem=None,
         )
 

@@ -129,7 +129,7 @@ class Engine:
         self._turns, self._look_after = 0, MAX_TURNS
         self._mark = _Mark(0, 0, 0.0, self.now_s)
         self._rounds = 0
-        self._rates: dict[tuple[str, int, int, int], float] = {}
+        self._rates: dict[tuple[str | None, int, int, int], float] = {}
         self._carry_out: dict[type, Callable[[Any, list[External]], None]] = {
             Launch: self._launch,
             Suspend: self._suspend,

@@ -36,9 +36,9 @@ class JobPattern(NamedTuple):
     phase: str = ""
     """Phase; `suspended` for parked and checkpointed jobs."""
 
-    def fits(self, user: str, name: str, tenant: str, phase: str) -> bool:
+    def fits(self, user: str, name: str, tenant: str | None, phase: str) -> bool:
         """Return whether a job with these properties fits."""
-        below = tenant == self.tenant or tenant.startswith(f"{self.tenant}/")
+        below = tenant is not None and (tenant == self.tenant or tenant.startswith(f"{self.tenant}/"))
         in_phase = phase == self.phase or (self.phase == "suspended" and phase in SUSPENDED)
         return (
             (not self.user or user == self.user)

@@ -112,9 +112,10 @@ class JobRow:
     """Failure of the last attempt, or why the state cannot be saved now; None if there is no problem."""
     exit_code: int | None = None
     """Exit code of the last attempt; negative if a signal of this number ended it; None before the first exit."""
-    last_change: str = ""
-    """Sentence about the last thing that happened to the job."""
-    command: str = ""
+    last_change: str | None = None
+    """Sentence about the last thing that happened to the job; None for other users."""
+    command: str | None = None
+    """Command of the job as text; None for other users."""
     metrics: dict[str, float] = field(default_factory=dict)
     """Latest metrics that the script reported, such as its loss."""
     park_method: str | None = None
@@ -122,13 +123,17 @@ class JobRow:
     park_reason: str | None = None
     """Reason for the park method, and why the last attempt to park failed; None if unknown."""
     limits_problem: str | None = None
-    """Why the limits of its CPUs and host memory are not enforced; None if they are, or it has none."""
+    """Why the limits of its CPUs and host memory, or those of its user, are not enforced; None if they are, or it has none."""
     steps_problem: str | None = None
     """Reason why some reported steps do not count; None if all count."""
     spec: dict[str, Any] | None = None
     """Complete spec, if one job was requested; None in lists. Variables have only names, because values may be secrets."""
     trials: list[TrialRow] | None = None
     """Trials of the job, the oldest first, if one job was requested; None in lists."""
+    max_run_seconds: float | None = None
+    """Longest run time of the job over all attempts, in seconds; None if there is no limit."""
+    key: str | None = None
+    """Key of the job's submission; None if it had none, and for other users. Of an array, the first task has it."""
     array_id: int | None = None
     """Number of the array to which the job belongs; None if it belongs to none."""
     array_index: int | None = None
@@ -414,7 +419,8 @@ class DrainRow:
     id: int
     places: list[str]
     """Nodes such as `n1`, and single GPUs such as `n1:3`."""
-    reason: str
+    reason: str | None
+    """Reason that the operator gave, or what the health check found; None if no reason was given."""
     by: str | None
     """Name of the user who requested it; None if unknown."""
     from_at: str

@@ -123,7 +123,7 @@ def _signal(text: str) -> Mapping[str, Any]:
 
 
 def _memory(text: str) -> Mapping[str, Any]:
-    """Read `N[K|M|G|T]`, megabytes by default. 0 is all memory of a node, which is no limit."""
+    """Read `N[K|M|G|T]`, megabytes by default. 0 is all memory of a node, which limits nothing."""
     found = re.fullmatch(r"(\d{1,12})([KMGT])?B?", text.upper(), re.ASCII)
     if found is None:
         raise ValueError("is not a memory size of Slurm")

@@ -15,6 +15,7 @@ from pydantic import BaseModel, ConfigDict, Field, field_validator, model_valida
 from rota.wire.job_filter import MAX_TOGETHER
 
 if TYPE_CHECKING:
+    from rota.wire.spec import Spec
     from rota.wire.submission import Submission
 
 MAX_INDEX = 10**9
@@ -148,6 +149,13 @@ class ArrayTask:
 def is_array(sent: "Submission") -> bool:
     """Return whether a submission stands for several jobs."""
     return sent.spec.array is not None or bool(sent.spec.sweep)
+
+
+def task_count(spec: "Spec") -> int:
+    """Return the number of jobs that a spec stands for."""
+    if spec.sweep:
+        return tasks_in(spec.sweep)
+    return 1 if spec.array is None or spec.array.indices is None else len(indices_of(spec.array.indices))
 
 
 def tasks_of(sent: "Submission") -> "list[Submission]":

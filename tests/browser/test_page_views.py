@@ -211,7 +211,7 @@ def test_every_figure_gives_its_data(opened: Opener, shared: Comparison, shared_
     costs = job_costs(tiresias)
     assert costs is not None
     assert [float(row["cost_dollars tiresias"]) for row in found["jobs"]] == pytest.approx(costs.tolist(), rel=1e-5)
-    assert [row["tenant"] for row in found["jobs"]] == [arrival.spec.tenant for arrival in fifo.arrivals]
+    assert [row["tenant"] for row in found["jobs"]] == [arrival.spec.tenant or "" for arrival in fifo.arrivals]
 
 
 def test_names_in_a_file_are_neither_formulas_nor_columns(opened: Opener, tmp_path: Path) -> None:

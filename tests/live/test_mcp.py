@@ -70,3 +70,30 @@ def test_a_program_runs_jobs_within_its_budget(tmp_path: Path) -> None:
             assert program.call("nodes")["structuredContent"]["nodes"][0]["up"] is True
         finally:
             assert program.close() == 0
+
+
+def test_gpu_hours_are_counted_from_the_jobs_of_the_scheduler(tmp_path: Path) -> None:
+    with site(tmp_path, pretend="2xV100") as place:
+        for number in (1, 2):
+            program = StatelessProgram(place, "--max-gpu-hours", "1")
+            try:
+                if number == 1:
+                    sent = program.call("submit", run=["sleep", "600"], array="0-1", max_run_time="24m", name="two")
+                    left = sent["structuredContent"]["budget"]["gpu_hours_left"]
+                    assert (
+                        0.1 < left <= 0.2 and place.client().jobs(tasks=True)[0].key == f"mcp:{sent['structuredContent']['key']}"
+                    )
+                    place.kill()
+                    place.up()
+                else:
+                    refused = program.call("submit", run="true", max_run_time="30m")
+                    assert (
+                        refused["isError"]
+                        and "0.2 are left and the job may use 0.5: 1 GPU for 30m" in refused["content"][0]["text"]
+                    )
+                    program.call("cancel", jobs=["two"])
+                    while not program.call("wait", jobs=["two"])["structuredContent"]["ended"]:
+                        pass
+                    assert not program.call("submit", run="true", max_run_time="30m").get("isError")
+            finally:
+                assert program.close() == 0

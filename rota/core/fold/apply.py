@@ -188,7 +188,7 @@ def _allocated(state: State, settings: Settings, event: Allocated) -> None:
     if state.cycle.call_jobs is None or event.ticket != state.cycle.decision:
         return
     state.cycle.policy_fault = _fault(event.allocation, _asked_about(state), state.cycle.called_s)
-    if state.cycle.policy_fault:
+    if state.cycle.policy_fault is not None:
         _policy_failed(state, settings, PolicyFailed(event.ticket, event.at_s, state.cycle.policy_fault))
         return
     _carry_deficits_over(state, settings)
@@ -200,7 +200,7 @@ def _allocated(state: State, settings: Settings, event: Allocated) -> None:
     state.cycle.has_new_answer = True
 
 
-def _with_memory(allocation: Allocation, before: PolicyAnswer | None, policy: str) -> Allocation:
+def _with_memory(allocation: Allocation, before: PolicyAnswer | None, policy: str | None) -> Allocation:
     """Return the allocation with the policy's memory. A journal leaves large memories out; then the one of the last snapshot
     stays."""
     if not isinstance(allocation, Assignment) or not allocation.memory_in_snapshots or allocation.memory is not None:
@@ -209,8 +209,8 @@ def _with_memory(allocation: Allocation, before: PolicyAnswer | None, policy: st
     return replace(allocation, memory=before.allocation.memory) if before is not None and known else allocation
 
 
-def _fault(allocation: object, asked: CallJobs, asked_s: float) -> str:
-    """Return what is wrong with an answer; empty if nothing is. An answer that cannot even be read must not stop the core."""
+def _fault(allocation: object, asked: CallJobs, asked_s: float) -> str | None:
+    """Return what is wrong with an answer; None if nothing is. An answer that cannot even be read must not stop the core."""
     if not isinstance(allocation, _ALLOCATIONS):
         return f"it is a {type(allocation).__name__}, not a Ranking, Shares or an Assignment"
     try:
@@ -219,7 +219,7 @@ def _fault(allocation: object, asked: CallJobs, asked_s: float) -> str:
             return f"until_s is {until_s!r}, not a time"
         if not until_s > asked_s:
             return f"it holds until {until_s:g} s, but was asked at {asked_s:g} s"
-        return allocation.fault(asked)
+        return allocation.fault(asked) or None
     except Exception as problem:
         return f"its answer cannot be read ({type(problem).__name__}: {problem})"
 
@@ -238,7 +238,7 @@ def _asked_about(state: State) -> CallJobs:
 def _policy_failed(state: State, settings: Settings, event: PolicyFailed | PolicyTimedOut) -> None:
     if state.cycle.call_jobs is None or event.ticket != state.cycle.decision:
         return
-    said = event.message if isinstance(event, PolicyFailed) else ""
+    said = event.message if isinstance(event, PolicyFailed) else None
     state.cycle.policy_fault = said or state.cycle.policy_fault or "no answer in time"
     state.cycle.call_jobs = None
     state.cycle.invalidate()

@@ -39,7 +39,7 @@ def learn(state: State, rows: Ints, steps: Floats, seconds: Floats) -> None:
         if not kind.profile or levels != state.nodes.cluster.fewest_levels(int(options.pool[option]), width):
             continue  # the job has no profile, or its placement slows it down
         accelerator = state.nodes.cluster.pools[options.pool[option]]
-        partner = kinds[partner_kind].profile if partner_kind >= 0 else ""
+        partner = kinds[partner_kind].profile if partner_kind >= 0 else None
         measured *= state.slowdown(
             int(table.id[row]), state.jobs.attempts[int(table.id[row])].gpus
         )  # a slow GPU says nothing of the kind
@@ -51,10 +51,10 @@ def learn(state: State, rows: Ints, steps: Floats, seconds: Floats) -> None:
                 kind.profile, kind.demand, accelerator, width, measured, batch_size
             )
         else:
-            found = rates.measurement(kind.profile, accelerator, width, measured, partner, 0 if partner else levels)
+            found = rates.measurement(kind.profile, accelerator, width, measured, partner or "", 0 if partner else levels)
         if found is not None:
             state.beliefs.add_measured(found)
-        touched |= {kind.profile, partner} - {""}
+        touched |= {kind.profile, partner} - {None}
     if touched:
         _believe(state, [number for number, kind in enumerate(kinds) if kind.profile in touched])
 

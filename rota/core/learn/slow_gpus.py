@@ -15,7 +15,7 @@ from rota.core.state.records import RateKey
 from rota.core.state.state import State
 from rota.model.units import Bools, Ints
 
-Slowdown = tuple[str, Ints, float]
+Slowdown = tuple[str | None, Ints, float]
 """Profile, GPUs, and how many times slower than on usual ones."""
 
 MIN_SECONDS = 300.0
@@ -73,7 +73,7 @@ def _compare(state: State, known: Variability, row: int, rate: float, exact: lis
         exact.append((profile, gpus, slowdown))
 
 
-def _slowdown(state: State, known: Variability, profile: str, key: RateKey, gpus: Ints, pace: float) -> float | None:
+def _slowdown(state: State, known: Variability, profile: str | None, key: RateKey, gpus: Ints, pace: float) -> float | None:
     """Against what was seen in other places, which are remembered; None: there are too few, or the GPUs cannot be the cause."""
     mine = set(gpus.tolist())
     known_places = state.beliefs.comparable_rates.get(key, ())

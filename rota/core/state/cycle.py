@@ -27,8 +27,8 @@ class SchedulingCycle:
     """Last answer of the policy; None before the first."""
     has_new_answer: bool = False
     """Whether no plan was made from the answer yet."""
-    policy_fault: str = ""
-    """Fault of the policy's last answer; empty if none."""
+    policy_fault: str | None = None
+    """Fault of the policy's last answer; None if it has none."""
     retry_policy_s: float = -FOREVER
     """Earliest time of the next call after a failure."""
     needs_policy: bool = False

@@ -77,7 +77,8 @@ class Drain:
     """Time at which the drain begins."""
     until_s: float
     """Time at which the drain ends; infinite if an operator has to end it."""
-    reason: str
+    reason: str | None
+    """Reason that the operator gave, or what the health check found; None if no reason was given."""
     by: str | None
     """Name of the user who requested it; None if unknown."""
     by_check: bool = False
@@ -130,5 +131,5 @@ class PolicyAnswer:
     ids: Ints
     version: int
     """The version of the jobs when the question was asked: while it stands, positions are rows."""
-    policy: str
-    """Name of the policy."""
+    policy: str | None
+    """Name of the policy; None if unknown."""

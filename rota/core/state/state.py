@@ -236,7 +236,7 @@ class State:
         table.steps_total[row] = FOREVER if spec.steps is None else spec.steps
         table.epoch_steps[row] = spec.epoch_steps or 0.0
         table.deadline_s[row] = at_s + deadline_seconds(spec, known.rates)
-        table.tenant[row] = self.jobs.tenant_of.setdefault(spec.tenant, len(self.jobs.tenant_of))
+        table.tenant[row] = self.jobs.tenant_of.setdefault(spec.tenant or "", len(self.jobs.tenant_of))
         table.move_seconds[row] = known.costs.move_of(spec)
         if spec.can_park:
             table.own("can_park")[row] = True

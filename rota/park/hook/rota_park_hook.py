@@ -5,7 +5,7 @@ there. The handler asks the supervisor whether to park, moves the GPU memory of 
 until it is resumed. All messages are datagrams with JSON:
 
     to the socket `tell` in ROTA_RUN_DIR   {"op": "parked", "pid": 7, "gib": 20.1, "seconds": 0.7, "cuda": true}
-                                           and with op hooked, ringing, resumed, later or unparkable
+                                           and with op hooked, ringing, resumed, damaged, later or unparkable
     to the socket `park-PID` there         {"op": "park"} or {"op": "wake"}
 
 `rota/agent/parking.py` is the other side.
@@ -28,8 +28,9 @@ if MYPY:
 
 SIGNAL = 45
 """Real-time signal SIGRTMIN+11 of glibc. Few programs use it."""
-WAY, LIBRARY, RUN_FOLDER = "ROTA_PARK", "ROTA_PARK_LIBRARY", "ROTA_RUN_DIR"
-"""Environment variables: the park method (`sleep` or `preload`), the preloaded allocator, and the folder with the sockets."""
+WAY, LIBRARY, PAGES, RUN_FOLDER = "ROTA_PARK", "ROTA_PARK_LIBRARY", "ROTA_PARK_PAGES", "ROTA_RUN_DIR"
+"""Environment variables: the park method (`sleep` or `preload`), the preloaded allocator, the preloaded library that makes host
+memory for it, and the folder with the sockets."""
 PRELOAD = "preload"
 REPORT_SOCKET = "tell"
 GO_AHEAD_SECONDS = 10.0
@@ -40,13 +41,13 @@ GIB = 1 << 30
 class Hook:
     """The hook of one process."""
 
-    def __init__(self, folder: str, way: str, library: str) -> None:
-        self.folder, self.way, self.library = folder, way, library
+    def __init__(self, folder: str, way: str, library: str, pages: str = "") -> None:
+        self.folder, self.way, self.library, self.pages = folder, way, library, pages
         self.pid = os.getpid()
         self.inside = False
         self.backed = 0
         """Host memory reserved for GPU memory, in bytes. It is kept from one park to the next."""
-        self.allocator: Any = None
+        self.loaded: dict[str, Any] = {}
 
     def install(self) -> None:
         """Install the handler if there is none yet. Python allows this only in the main thread."""
@@ -92,8 +93,10 @@ class Hook:
         while self.word(box, None) != "wake":
             pass
         began_s = time.monotonic()
-        if cuda:
-            self.resume(torch)
+        damaged_mib = self.resume(torch) if cuda else 0
+        if damaged_mib > 0:
+            self.tell("damaged", mib=damaged_mib)
+            os.kill(self.pid, signal.SIGKILL)  # it must neither go on nor save what it has
         self.tell("resumed", seconds=time.monotonic() - began_s)
 
     # GPU memory.
@@ -122,24 +125,37 @@ class Hook:
             torch.cuda.synchronize(device)
         torch.cuda.empty_cache()
         held = self.on_gpu(torch)
-        self.call("tms_pause")
+        self.move("tms_pause")
+        self.call(self.pages, "rota_pages_pin")
         self.backed = max(self.backed, held)
         return held
 
-    def resume(self, torch: Any) -> None:
-        self.call("tms_resume")
+    def resume(self, torch: Any) -> int:
+        """Move the memory back to the GPU, and return how many MiB came back different, as far as that is known."""
+        damaged_mib = self.move("tms_resume")
         for device in range(torch.cuda.device_count()):
             torch.cuda.synchronize(device)
+        return damaged_mib
 
-    def call(self, name: str) -> None:
-        if self.allocator is None:
+    def move(self, name: str) -> int:
+        """Let the allocator move all memory, with host memory of our library if that is loaded. Return how many MiB came back
+        different, or -1 if that is not known."""
+        if not self.call(self.pages, "rota_pages_begin"):
+            self.call(self.library, name, None)
+            return -1
+        try:
+            self.call(self.library, name, None)
+        finally:
+            damaged = self.call(self.pages, "rota_pages_end")
+        return damaged
+
+    def call(self, library: str, name: str, *arguments: None) -> int:
+        """Call a function of a preloaded library. If the library is not loaded, return 0."""
+        if library not in self.loaded:
             import ctypes
 
-            self.allocator = ctypes.CDLL(self.library)
-            for each in ("tms_pause", "tms_resume"):
-                getattr(self.allocator, each).argtypes = [ctypes.c_char_p]
-                getattr(self.allocator, each).restype = None
-        getattr(self.allocator, name)(None)
+            self.loaded[library] = ctypes.CDLL(library) if _is_loaded(library) else None
+        return 0 if self.loaded[library] is None else int(getattr(self.loaded[library], name)(*arguments))
 
     # Datagrams. A socket's address is at most 107 bytes and a path may be longer, so sockets are reached through an open folder.
 
@@ -188,7 +204,7 @@ def install(variables: Mapping[str, str]) -> Hook | None:
     folder, way = variables.get(RUN_FOLDER, ""), variables.get(WAY, "")
     if not folder or not way:
         return None
-    hook = Hook(folder, way, variables.get(LIBRARY, ""))
+    hook = Hook(folder, way, variables.get(LIBRARY, ""), variables.get(PAGES, ""))
     try:
         hook.install()
     except (OSError, ValueError, RuntimeError):  # such as in a Python embedded in a thread of another program

@@ -14,6 +14,7 @@ import pytest
 from rota.agent import datagrams, facts_as_user, start_as_user
 from rota.agent.node_parking import with_parking
 from rota.agent.other_programs import OtherPrograms
+from rota.agent.others_job_folder import JOBS
 from tests.live.agent.users import ANA, LEO, PYTHON, TRIED, UserBench
 from tests.stranger import root_only
 from tests.waiting import until
@@ -199,7 +200,9 @@ def test_a_library_of_the_job_is_never_loaded_by_root(bench: UserBench) -> None:
     subprocess.run(["chown", "-R", f"{ANA.pw_uid}:{ANA.pw_gid}", str(own)], check=True)
     order = bench.order(f"{own}/bin/python", "-c", "0", workdir=str(own))._replace(uid=ANA.pw_uid, may_park=True)
     found = with_parking(order, real_gpus=True)
-    assert found.park_method == "preload" and found.env["LD_PRELOAD"] == str(library)
+    pages, preloaded = found.env["LD_PRELOAD"].split(":")
+    assert found.park_method == "preload" and preloaded == str(library)
+    assert Path(pages).is_relative_to(JOBS) and Path(pages).stat().st_uid == 0, "a copy that only root can change"
     bench.machine.launch(found)
     assert bench.wait().outcome == "finished", bench.said()
     assert {path.name for path in own.glob("loaded-*")} == {f"loaded-{ANA.pw_uid}"}

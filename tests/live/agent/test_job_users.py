@@ -10,11 +10,12 @@ from pathlib import Path
 import pytest
 
 from rota.agent import start_as_user
-from rota.agent.attempt_files import read_order
+from rota.agent.attempt_files import read_order, read_status
 from rota.agent.child import NotStarted
 from rota.agent.constants import ATTEMPT_ID
 from rota.agent.job_cgroup import find_group
 from rota.agent.others_job_folder import JOBS
+from rota.agent.user_limits import LIMITS_FILE
 from tests.live.agent.users import ANA, LEO, NAMELESS, PATH, PYTHON, UserBench, with_groups
 from tests.stranger import as_stranger, root_only
 from tests.waiting import alive, until
@@ -70,6 +71,31 @@ def test_a_job_runs_with_the_number_groups_mask_and_limits_of_its_user(bench: Us
     assert str(bench.home) not in json.dumps(found) and found["cwd"] == str(bench.folder_of(user.pw_uid))
     assert [name.partition("rota-")[0] for name in found["files"]] == ["/memfd:"]
     assert "reopened" in bench.said()
+
+
+LIMITS = """
+import json, os, resource
+os.close(os.open("/dev/null", os.O_RDONLY))
+print(json.dumps({name: resource.getrlimit(getattr(resource, "RLIMIT_" + name)) for name in ("NOFILE", "CORE", "STACK", "AS")}))
+print("by the shell", *(os.popen(f"ulimit -{kind} -n").read().strip() for kind in "SH"), flush=True)
+"""
+
+
+def test_a_job_has_the_limits_that_the_node_gives_its_user(
+    bench: UserBench, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    conf, more = tmp_path / "limits.conf", tmp_path / "limits.d"
+    more.mkdir()
+    conf.write_text(f"* - nofile 64\n{ANA.pw_name} soft nofile 40\n* hard core 8\n* soft stack oops\n")
+    (more / "gpus.conf").write_text(f"{ANA.pw_name} hard nofile 50\n@{ANA.pw_name} - as 4000000\n{LEO.pw_name} - nofile 9\n")
+    monkeypatch.setenv(LIMITS_FILE, str(conf))
+    bench.machine.launch(bench.python(LIMITS, ANA.pw_uid, env={LIMITS_FILE: "/mine"}))
+    found = seen(bench)
+    assert found["NOFILE"] == [40, 50] and found["CORE"] == [0, 8192] and found["AS"] == [4_096_000_000] * 2
+    assert found["STACK"] == list(resource.getrlimit(resource.RLIMIT_STACK)) and "by the shell 40 50" in bench.said()
+    status = read_status(bench.folder())
+    assert status is not None and status.limits_problem is not None
+    assert status.limits_problem.endswith(f"are left out: line 4 of {conf}")
 
 
 def test_what_the_submission_sets_stands(bench: UserBench) -> None:

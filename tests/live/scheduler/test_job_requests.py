@@ -1,5 +1,6 @@
 """Jobs are held, suspended, resumed and queued again, with real processes."""
 
+import contextlib
 import json
 import time
 from collections.abc import Callable
@@ -199,8 +200,10 @@ def test_a_limit_may_be_raised_and_lowered_while_the_job_runs(tmp_path: Path) ->
         with pytest.raises(SpecError, match="is over: the job has run for"):
             change(daemon, job, max_run_time=0.001)
         assert daemon.job(str(job)).phase == "running"
-        limit = (time.time() - _started_s(daemon, job)) + 3.0
-        change(daemon, job, max_run_time=limit)
+        for margin in (3.0, 10.0, 30.0):  # on a busy machine it may be over when the change arrives
+            with contextlib.suppress(SpecError):
+                change(daemon, job, max_run_time=time.time() - _started_s(daemon, job) + margin)
+                break
         row = ended(daemon, job)
         assert row.phase == "failed" and "reached its max_run_time of" in row.last_change
 

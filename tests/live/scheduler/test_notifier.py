@@ -13,7 +13,11 @@ import pytest
 from rota.errors import InputError, SpecError
 from rota.live import notification, notifier
 from rota.live.daemon import Daemon
-from rota.live.notification import Notification, NotSent
+from rota.live.job_events import EventKind, JobEvent
+from rota.live.job_record import JobRecord
+from rota.live.notification import Notification, NotSent, notifications
+from rota.wire.actor import Actor, Role
+from rota.wire.job_request import JobRequest, Verb
 from rota.wire.notify import Notify, Occasion, check_notify
 from rota.wire.spec import Spec, spec_from, spec_tree
 from rota.wire.submission import Submission
@@ -133,6 +137,31 @@ def test_a_command_gets_the_event_and_none_of_the_jobs_variables(tmp_path: Path)
         job = send(daemon, "true", name="net", env={"SECRET": "x"}, notify={"run": command})
         until(out.exists, "the command has run")
         assert out.read_text() == f"finished {job} Job {job} net: finished. \n"
+
+
+def test_a_command_of_an_operator_does_not_run_for_a_user_who_submits_the_job_again(tmp_path: Path) -> None:
+    ana, olga = Actor("ana", Role.USER), Actor("olga", Role.OPERATOR)
+    out = tmp_path / "out"
+    with running(tmp_path) as daemon:
+        job = send(daemon, "true", notify={"run": ["sh", "-c", f"echo $ROTA_JOB_ID >> {out}"]})
+        ended(daemon, job)
+        wanted = JobRequest(verb=Verb.REQUEUE, jobs=(str(job),))
+        of_user, of_operator = (daemon.request(wanted, actor)[0].job.id for actor in (ana, olga))
+        ended(daemon, of_user)
+        ended(daemon, of_operator)
+        until(lambda: out.exists() and len(out.read_text().split()) == 2, "the command has run for two jobs")
+        specs = {each: daemon.job(str(each)).spec or {} for each in (job, of_user, of_operator)}
+        assert [specs[each]["notify"] is None for each in (job, of_user, of_operator)] == [False, True, False]
+        assert out.read_text().split() == [str(job), str(of_operator)]
+
+
+def test_a_command_never_runs_for_a_job_that_runs_as_another_user() -> None:
+    event = JobEvent(kind=EventKind.FINISHED, at_s=0.0, ends_job=True)
+    spec = spec_from(spec_tree({"run": "true", "notify": {"run": ["true"]}}))
+    of_all = Notify(run=["tell-team"])
+    for uid, commands in ((None, [["true"], ["tell-team"]]), (1000, [["tell-team"]])):
+        record = JobRecord(1, Submission(spec, "ana", "/", {}, uid=uid), 0.0)
+        assert [each.target.run for each in notifications(record, 1, event, "h", of_all)] == commands
 
 
 def a_notification(target: Notify) -> Notification:

@@ -91,7 +91,7 @@ def test_an_export_is_a_trace_that_a_simulation_runs(served: Served, rota: Rota,
     found = read_trace(path)
     assert [(each.spec.name, each.spec.user, each.spec.tenant, each.spec.profile) for each in found.arrivals] == [
         ("bert", "ana", "vision", "A3C"),
-        ("vit", "leo", "vision", ""),
+        ("vit", "leo", "vision", None),
     ]
     assert [each.spec.steps for each in found.arrivals] == [50.0, 3600.0]
     code, out, _ = rota("sim", "--trace", path, "--policy", "fifo", "--cluster", "2xV100", "-o", "json")

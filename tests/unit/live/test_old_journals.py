@@ -3,6 +3,7 @@
 import sqlite3
 from contextlib import closing
 from pathlib import Path
+from typing import Any
 
 import pytest
 
@@ -13,9 +14,11 @@ from rota.live.journal import Journal
 from rota.live.recovery import recover
 from rota.live.replay import replay
 from rota.model.commands import Launch
-from rota.model.events import CancelRequested, Exited, Started, Submitted, Suspended
+from rota.model.events import CancelRequested, Exited, GpusDrained, PolicyFailed, Started, Submitted, Suspended
 from rota.model.job import Demand, JobSpec
 from rota.model.old_names import OLD_FIELD_NAMES, OLD_TYPE_NAMES
+from rota.model.options import Kind
+from rota.model.tenants import Tenants
 from rota.policies.ones import OnesMemory
 from rota.policies.optimus import OptimusMemory
 from rota.policies.queues import QueueMemory
@@ -69,6 +72,33 @@ def test_numbers_that_meant_unknown_are_read_as_none(journal: Journal) -> None:
     assert specs[0] == JobSpec(name="j1", gpus=2, user="root", saves=None)
     assert specs[1] == JobSpec(name="j2", user="root", saves=None, can_park=True)
     assert {specs[0].steps, specs[0].slo, specs[0].deadline_seconds, specs[0].gpu_gib, specs[0].batch_size} == {None}
+
+
+def test_texts_that_meant_none_are_read_as_none(journal: Journal) -> None:
+    scheduler = recover(journal, JOURNAL_CODEC, make_scheduler)
+    entries = [entry for entry, *_ in replay(journal, JOURNAL_CODEC, make_scheduler)]
+    journal.close()
+    specs = [event.spec for entry in entries for event in entry.events if isinstance(event, Submitted)]
+    assert {(spec.profile, spec.tenant) for spec in specs} == {(None, None)}
+    assert {kind.profile for kind in scheduler.state.jobs.kind_of} == {None} and scheduler.state.cycle.policy_fault is None
+
+
+@pytest.mark.parametrize(
+    ("now", "field"),
+    [
+        (PolicyFailed(3, 7.0), "message"),
+        (GpusDrained(1, (0,), 7.0, 7.0, 9.0), "reason"),
+        (Kind(None, Demand()), "profile"),
+        (JobSpec(), "tenant"),
+        (Tenants(), "reference"),
+    ],
+)
+def test_an_empty_text_is_read_as_none_and_another_as_it_is(now: Any, field: str) -> None:
+    plain = JOURNAL_CODEC.encode(now)
+    assert plain["fields"][field] is None
+    for text, read in (("", None), ("one", "one")):
+        old = {**plain, "fields": {**plain["fields"], field: text}}
+        assert getattr(JOURNAL_CODEC.decode(old), field) == read
 
 
 def test_known_numbers_are_read_as_they_are() -> None:

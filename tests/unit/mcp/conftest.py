@@ -24,7 +24,7 @@ class Program:
     """What a program sends, and what it gets."""
 
     def __init__(self, served: Served, **options: Any) -> None:
-        limits = BudgetLimits(options.pop("max_jobs", None), options.pop("max_gpus", None))
+        limits = BudgetLimits(options.pop("max_jobs", None), options.pop("max_gpus", None), options.pop("max_gpu_hours", None))
         self.toolbox = Toolbox(options.pop("connect", lambda: connect(served.home)), limits=limits, **options)
         self.server = McpServer(self.toolbox)
         self.number = 0

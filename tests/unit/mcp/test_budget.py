@@ -8,7 +8,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from rota.errors import BusyError, ForbiddenError, JournalError, OptionError, RotaError, UnreachableError
-from rota.mcp.budget import Budget, BudgetLimits
+from rota.mcp.budget import KEY_PREFIX, Budget, BudgetLimits, BudgetRequest, gpu_seconds
 from rota.wire.client import Client, connect
 from rota.wire.transport import UnansweredError
 from tests.unit.mcp.conftest import Program
@@ -30,6 +30,8 @@ def test_a_server_may_have_a_number_of_unfinished_jobs(served: Served) -> None:
             "jobs_left": left,
             "max_gpus": None,
             "gpus_left": None,
+            "max_gpu_hours": None,
+            "gpu_hours_left": None,
         }
     refused = program.refused("submit", run="true")
     assert refused.startswith(
@@ -64,12 +66,15 @@ def test_the_same_key_counts_once(served: Served) -> None:
         "jobs_left": 0,
         "max_gpus": 4,
         "gpus_left": 1,
+        "max_gpu_hours": None,
+        "gpu_hours_left": None,
     }
     assert "another job was submitted with this key" in program.refused("submit", run="true", gpus=4, key="k")
     assert program.call("whoami")["budget"]["gpus_left"] == 1
     served.daemon.end(1)
     assert program.call("submit", run="true", gpus=3, key="k")["job"]["phase"] == "finished"
-    assert program.call("whoami")["budget"] == {"max_jobs": 1, "jobs_left": 1, "max_gpus": 4, "gpus_left": 4}
+    budget = program.call("whoami")["budget"]
+    assert (budget["jobs_left"], budget["gpus_left"]) == (1, 4)
 
 
 def test_a_refused_job_does_not_count(served: Served) -> None:
@@ -127,6 +132,48 @@ def test_without_limits_nothing_is_counted(served: Served) -> None:
     assert set(found["budget"].values()) == {None} and program.toolbox._budget.jobs() == []
 
 
+def test_gpu_hours_count_what_jobs_used_and_what_unfinished_ones_may_use(served: Served) -> None:
+    program = started(served, max_gpu_hours=10)
+    connect(served.home).submit("true", max_run_time="100h")
+    assert program.call("submit", run="true", gpus=2, max_run_time="3h")["budget"]["gpu_hours_left"] == 4
+    refused = program.refused("submit", run="true", gpus=4, max_run_time="90m")
+    words = "This server may use 10 GPU-hours; 4 are left and the job may use 6: 4 GPUs for 1h30m. Nothing was submitted."
+    assert refused.startswith(words) and "max_run_time" in refused
+    assert program.refused("check", run="true", gpus=4, max_run_time="90m").startswith(words)
+    served.daemon.run(2, gpu_seconds=3600.0)
+    assert program.call("whoami")["budget"]["gpu_hours_left"] == 4, "it may still use all that it may"
+    served.daemon.end(2)
+    assert program.call("whoami")["budget"]["gpu_hours_left"] == 9
+    program.call("submit", run="true", key="endless")
+    served.daemon.run(3, gpu_seconds=9.5 * 3600)
+    for run in ("true", "false"):
+        assert "10 GPU-hours; 0 are left. Nothing was submitted." in program.refused("submit", run=run)
+    assert program.call("submit", run="true", key="endless")["job"]["id"] == 3, "the same submission is the same job"
+    assert len(served.daemon.rows) == 3
+
+
+def test_a_server_that_is_started_again_counts_the_hours_of_the_one_before(served: Served) -> None:
+    started(served, max_gpu_hours=1).call("submit", run="true", max_run_time="45m")
+    program = started(served, max_gpu_hours=1)
+    assert "0.25 are left" in program.refused("submit", run="true", max_run_time="30m")
+    started(served).call("submit", run="true", max_run_time="15m")
+    assert "0 are left" in program.refused("submit", run="true"), "all programs of the user count"
+
+
+def test_all_tasks_of_an_array_count(served: Served) -> None:
+    program = started(served, max_jobs=4, max_gpus=3, max_gpu_hours=10)
+    assert "4 are left and 5 are requested" in program.refused("check", run="true", array="0-4")
+    assert "3 are left and the job requests 4" in program.refused("check", run="true", array="1-4")
+    assert "may use 12: 4 GPUs for 3h" in program.refused("check", run="true", array="1-4%2", max_run_time="3h")
+    assert "may use 12: 3 GPUs for 4h" in program.refused("check", run="true", sweep={"lr": [1, 2, 3]}, max_run_time="4h")
+    row = connect(served.home).submit("true", key=KEY_PREFIX + "a").row()
+    tasks = [
+        dataclasses.replace(row, id=9 + at, array_id=9, key=row.key if at == 0 else None, gpu_seconds=60.0) for at in range(3)
+    ]
+    others = [dataclasses.replace(tasks[0], id=20, array_id=20, key="mine")]
+    assert gpu_seconds([*tasks, *others]) == 180
+
+
 @given(st.lists(st.tuples(st.sampled_from("abcdef"), st.sampled_from([0.25, 0.5, 1, 2, 3]), st.booleans()), max_size=40))
 def test_no_sequence_of_submissions_and_ends_exceeds_a_budget(steps: list[tuple[str, float, bool]]) -> None:
     limits = BudgetLimits(max_jobs=3, max_gpus=4)
@@ -139,13 +186,13 @@ def test_no_sequence_of_submissions_and_ends_exceeds_a_budget(steps: list[tuple[
         wanted = {**model, key: gpus}
         fits = len(wanted) <= 3 and sum(wanted.values()) <= 4
         if fits:
-            budget.hold(key, gpus)
+            budget.hold(key, BudgetRequest(gpus))
             budget.confirm(key, ord(key))
             model = wanted
         else:
             with pytest.raises(ForbiddenError):
-                budget.hold(key, gpus)
-        row = budget.row()
+                budget.hold(key, BudgetRequest(gpus))
+        row = budget.row([])
         assert (row["jobs_left"], row["gpus_left"]) == (3 - len(model), 4 - sum(model.values()))
         assert sorted(budget.jobs()) == sorted(map(ord, model))
-    assert dataclasses.asdict(limits) == {"max_jobs": 3, "max_gpus": 4}
+    assert dataclasses.asdict(limits) == {"max_jobs": 3, "max_gpus": 4, "max_gpu_hours": None}

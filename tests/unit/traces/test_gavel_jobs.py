@@ -79,7 +79,7 @@ def test_deadlines_and_tenants() -> None:
     drawn = draw(6, 1, multi=False, priorities=False, slo=True)
     assert [arrival.spec.deadline_seconds for arrival in trace.arrivals] == [job.seconds * (job.slo or 0) for job in drawn]
     assert [arrival.spec.tenant for arrival in trace.arrivals] == ["tenant-1", "tenant-2", "tenant-3"] * 2
-    assert {arrival.spec.tenant for arrival in gavel_jobs(3).arrivals} == {""}
+    assert {arrival.spec.tenant for arrival in gavel_jobs(3).arrivals} == {None}
 
 
 def test_the_name_makes_it_again() -> None:
