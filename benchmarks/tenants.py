@@ -125,7 +125,7 @@ def main() -> int:
     past, jobs = rows[:quarter], rows[quarter : quarter + 1000] if chosen.quick else rows[quarter:]
     gpus = gpus_for(jobs, chosen.load)
     promised = guarantees(past, tenant_of, gpus)
-    greedy = sorted(promised, key=lambda tenant: -promised[tenant])[:: max(TENANTS // chosen.greedy, 1)][: chosen.greedy]
+    greedy = sorted(promised, key=lambda tenant: -promised[tenant])[:: max(TENANTS // max(chosen.greedy, 1), 1)][: chosen.greedy]
     cluster = f"{gpus // NODE}x({NODE}xV100)"
     print(
         f"{len(jobs):,} jobs, {len({row.user for row in jobs})} users, {cluster}, policy {chosen.policy}, guarantees {promised}"

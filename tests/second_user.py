@@ -16,10 +16,20 @@ _MINE = f"{sys.version_info.major}.{sys.version_info.minor}"
 
 def as_nobody(*words: str) -> "subprocess.CompletedProcess[str]":
     """`python WORDS` of the second user. Skips the test where that is impossible."""
+    return _run(everyones_python(), *words)
+
+
+def everyones_python() -> str:
+    """Return a Python that every user may run, with `everyones_packages`. Skips the test where there is none."""
     python = _python() if os.geteuid() == 0 else None
     if python is None:
-        pytest.skip("acts as a second user: needs root, and a Python that every user may run")
-    return _run(python, *words)
+        pytest.skip("acts as other users: needs root, and a Python that every user may run")
+    return python
+
+
+def everyones_packages() -> str:
+    """Return the PYTHONPATH by which that Python finds Rota and what it needs."""
+    return f"{Path(__file__).resolve().parent.parent}:{sysconfig.get_paths()['purelib']}"
 
 
 @functools.cache
@@ -35,8 +45,7 @@ def _python() -> str | None:
 
 
 def _run(python: str, *words: str) -> "subprocess.CompletedProcess[str]":
-    here = Path(__file__).resolve().parent.parent
-    env = {**os.environ, "HOME": "/nonexistent", "PYTHONPATH": f"{here}:{sysconfig.get_paths()['purelib']}"}
+    env = {**os.environ, "HOME": "/nonexistent", "PYTHONPATH": everyones_packages()}
     return subprocess.run(
         [python, *words],
         user=NOBODY,

@@ -38,7 +38,7 @@ def export(
     if trace is not None and Path(trace).exists() and not force:
         raise OptionError("the file exists.", field="--trace", value=trace, hint="another name, or --force")
     today = int(time.time() // DAY_SECONDS)
-    rows = connect_or_read(home).jobs(True, since_s=float((today - days + 1) * DAY_SECONDS))
+    rows = connect_or_read(home).jobs(True, since_s=float((today - days + 1) * DAY_SECONDS), tasks=True)
     if trace is None:
         job_text.data(output, rows)
         return

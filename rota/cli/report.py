@@ -16,6 +16,9 @@ GROUPS = ("user", "tenant", "type", "day")
 HOUR_SECONDS = 3600.0
 _HEADS = ("JOBS", "FINISHED", "FAILED", "CANCELLED", "GPU-HOURS", "WORK", "WAIT", "JCT", "PREEMPTED", "LOST", "GPUS BUSY")
 _WIDE = ("ATTEMPTS", "LOST TO FAILURES")
+_RECLAIMS = ("RECLAIMS", "RECLAIM P99")
+_RECLAIM_FIELDS = ("reclaims", "reclaim_seconds_p99")
+"""Fields about GPUs that tenants got back; left out if none did."""
 
 
 def report(
@@ -44,8 +47,10 @@ def report(
         from rota.cli.output import say
         from rota.wire.rows import UsageGroupRow
 
-        names = [each.name for each in fields(UsageGroupRow)]
-        rows = [{by if name == "name" else name: value for name, value in each.to_dict().items()} for each in found.groups]
+        gone = () if found.total.reclaims else _RECLAIM_FIELDS
+        names = [each.name for each in fields(UsageGroupRow) if each.name not in gone]
+        plain = [each.to_dict() for each in found.groups]
+        rows = [{by if name == "name" else name: each[name] for name in names} for each in plain]
         say("csv", rows=rows, heads=[by, *names[1:]])
     else:
         job_text.say("\n".join(_table(found, wide=shaped == "wide")))
@@ -55,17 +60,20 @@ def _table(found: "UsageReportRow", *, wide: bool) -> list[str]:
     from rota.cli import job_text
     from rota.cli.screen import aligned
 
-    heads = (found.by.upper(), *_HEADS, *(_WIDE if wide else ()))
-    lines = aligned([heads, *(_cells(each, each.name or "-", wide) for each in found.groups), _cells(found.total, "total", wide)])
-    total = found.total
+    total, reclaims = found.total, bool(found.total.reclaims)
+    heads = (found.by.upper(), *_HEADS, *(_WIDE if wide else ()), *(_RECLAIMS if reclaims else ()))
+    named = [(each.name or "-", each) for each in found.groups]
+    lines = [heads, *(_cells(each, name, wide, reclaims) for name, each in (*named, ("total", total)))]
+    note = "RECLAIM P99: time from arrival to start of jobs on GPUs that their tenant had lent, of which 1% took longer."
     return [
-        *lines,
+        *aligned(lines),
+        *([note] if reclaims else ()),
         f"From {job_text.clock(found.since)} to {job_text.clock(found.until)}. Preemption destroyed "
         f"{job_text.length(total.preempted_seconds)} of work.",
     ]
 
 
-def _cells(row: "UsageGroupRow", name: str, wide: bool) -> tuple[str, ...]:
+def _cells(row: "UsageGroupRow", name: str, wide: bool, reclaims: bool) -> tuple[str, ...]:
     from rota.cli import job_text
 
     cells = (
@@ -82,4 +90,7 @@ def _cells(row: "UsageGroupRow", name: str, wide: bool) -> tuple[str, ...]:
         job_text.length(row.preempted_seconds),
         f"{row.gpus_busy:.2f}",
     )
-    return (*cells, f"{row.attempts:,}", job_text.length(row.broken_seconds)) if wide else cells
+    more = (f"{row.attempts:,}", job_text.length(row.broken_seconds)) if wide else ()
+    seconds = row.reclaim_seconds_p99
+    back = (f"{row.reclaims or 0:,}", "-" if seconds is None else f"{seconds:.1f} s") if reclaims else ()
+    return (*cells, *more, *back)

@@ -96,16 +96,20 @@ def remove(name: Name, home: flag.Home = None, output: flag.Output = "table") ->
 
 @app.command()
 def whoami(home: flag.Home = None, output: flag.Output = "table") -> None:
-    """Show whom the scheduler takes you for, and your role."""
+    """Show whom the scheduler takes you for, your role, and the tenants into which you may submit."""
     from rota.cli.output import say
     from rota.wire.client import connect
 
     found = connect(home).me().to_dict()
-    if flag.shape(output) != "table":
-        say(flag.shape(output), value=found, rows=[found])
+    if flag.shape(output) not in ("table", "wide"):
+        say(flag.shape(output), value=found, rows=[{**found, "tenants": "; ".join(found["tenants"] or ())}])
         return
     runs_as = "the scheduler's own user" if found["uid"] is None else f"Unix user {found['uid']}"
     typer.echo(f"{found['name']}, {found['role']}; your jobs run as {runs_as}.")
+    if found["tenants"] is not None:
+        into = ", ".join(found["tenants"]) or "no tenant"
+        usual = f" A job that names none belongs to {found['tenant']}." if found["tenant"] is not None else ""
+        typer.echo(f"You may submit into {into}.{usual}")
 
 
 def _show_change(user: "KnownUser", sentence: str, output: str) -> None:

@@ -6,12 +6,16 @@ tenants:
     guarantee: 16        # GPUs; or by type: {V100: 8, K80: 8}
     cap: 32              # most GPUs; default none
     user_cap: 8          # most GPUs of each user; default: that of the tenant above
+    members: [ana, leo]  # who may submit into the tenant; default: those of the tenant above, at the top all users
+    max_jobs: 5000       # most unfinished jobs; default none
+    user_max_jobs: 500   # most unfinished jobs of each user; default: that of the tenant above
     policy: fairness     # or fifo, under the policy hierarchical; default: that of the tenant above
     tenants:
       pretraining: {weight: 3, policy: fifo}
       labs: {}
   speech: {guarantee: 8}
 user_cap: 8              # user_cap of the tenants at the top that have none
+user_max_jobs: 1000      # user_max_jobs of the tenants at the top that have none
 unknown: other           # tenant of all other jobs, or refuse; default: a tenant named default
 fairness: credits        # or decay, or none
 half_life: 7d            # with decay
@@ -22,6 +26,7 @@ Files of earlier versions have the tenants at the top. They are read too.
 """
 
 from collections.abc import Iterable
+from dataclasses import replace
 from pathlib import Path
 
 from rota.errors import OptionError, SpecError
@@ -33,12 +38,14 @@ from rota.model.job import JobSpec
 from rota.model.tenants import INNER, OVER_TIME, REFUSE, Guarantee, Tenants
 
 EXAMPLE = "tenants: {vision: {weight: 2, guarantee: 16}}"
-TENANT = ("weight", "policy", "guarantee", "cap", "user_cap", "tenants")
+TENANT = ("weight", "policy", "guarantee", "cap", "user_cap", "members", "max_jobs", "user_max_jobs", "tenants")
 """Fields of a tenant."""
-WHOLE = ("tenants", "user_cap", "unknown", "fairness", "half_life", "turn", "reference")
+WHOLE = ("tenants", "user_cap", "user_max_jobs", "unknown", "fairness", "half_life", "turn", "reference")
 """Fields of a file."""
 MOST = 1_000_000
 """Most GPUs of a guarantee or a cap."""
+MOST_JOBS = 1_000_000_000
+"""Most jobs of a limit."""
 
 
 def read_tenants(path: Path | str) -> Tenants:
@@ -56,7 +63,7 @@ def parse_tenants(root: TreeEntry) -> Tenants:
                 raise root.wrong("has no tenants.", hint=EXAMPLE)
         for name, entry in top.items():
             found.read("", name, entry)
-        return Tenants(found.weights, found.policies, found.guarantees, found.caps, found.user_caps)
+        return found.tenants()
     fields = root.fields(WHOLE, required=("tenants",))
     for name, entry in fields["tenants"].mapping().items():
         found.read("", name, entry)
@@ -64,6 +71,10 @@ def parse_tenants(root: TreeEntry) -> Tenants:
         most = float(fields["user_cap"].whole(least=1, most=MOST))
         for name in fields["tenants"].mapping():
             found.user_caps.setdefault(name, most)
+    if "user_max_jobs" in fields:
+        jobs = fields["user_max_jobs"].whole(least=1, most=MOST_JOBS)
+        for name in fields["tenants"].mapping():
+            found.user_max_jobs.setdefault(name, jobs)
     usual = Tenants()
     unknown = fields["unknown"].text() if "unknown" in fields else usual.unknown
     if "unknown" in fields and unknown != REFUSE and unknown not in found.weights:
@@ -74,12 +85,8 @@ def parse_tenants(root: TreeEntry) -> Tenants:
     fairness = fields["fairness"].text() if "fairness" in fields else usual.fairness
     if fairness not in OVER_TIME:
         raise fields["fairness"].wrong(f"is not one of {', '.join(OVER_TIME)}.", hint="fairness: credits")
-    return Tenants(
-        found.weights,
-        found.policies,
-        found.guarantees,
-        found.caps,
-        found.user_caps,
+    return replace(
+        found.tenants(),
         unknown=unknown,
         fairness=fairness,
         half_life_seconds=fields["half_life"].seconds() if "half_life" in fields else usual.half_life_seconds,
@@ -97,6 +104,21 @@ class _TenantFields:
         self.guarantees: dict[str, Guarantee] = {}
         self.caps: dict[str, float] = {}
         self.user_caps: dict[str, float] = {}
+        self.members: dict[str, tuple[str, ...]] = {}
+        self.max_jobs: dict[str, int] = {}
+        self.user_max_jobs: dict[str, int] = {}
+
+    def tenants(self) -> Tenants:
+        return Tenants(
+            self.weights,
+            self.policies,
+            self.guarantees,
+            self.caps,
+            self.user_caps,
+            self.members,
+            self.max_jobs,
+            self.user_max_jobs,
+        )
 
     def read(self, above: str, name: str, entry: TreeEntry) -> None:
         path = f"{above}/{name}" if above else name
@@ -106,6 +128,9 @@ class _TenantFields:
         if entry.value is None:
             return
         fields = entry.fields(TENANT)
+        if "members" in entry.mapping() and "members" not in fields:
+            hint = "members: [], for operators alone; without the line, those of the tenant above"
+            raise entry.mapping()["members"].wrong("lists no users.", hint=hint)
         if "weight" in fields:
             self.weights[path] = fields["weight"].number(above=True)
         if "policy" in fields:
@@ -117,6 +142,11 @@ class _TenantFields:
         for field, table in (("cap", self.caps), ("user_cap", self.user_caps)):
             if field in fields:
                 table[path] = float(fields[field].whole(least=1, most=MOST))
+        for field, limits in (("max_jobs", self.max_jobs), ("user_max_jobs", self.user_max_jobs)):
+            if field in fields:
+                limits[path] = fields[field].whole(least=1, most=MOST_JOBS)
+        if "members" in fields:
+            self.members[path] = _members(fields["members"])
         own = self.guarantees.get(path)
         if own is not None and own.gpus > self.caps.get(path, own.gpus):
             raise fields["guarantee"].wrong(f"is more than the cap of {self.caps[path]:g}.", hint=f"cap: {own.gpus:g}")
@@ -143,6 +173,17 @@ class _TenantFields:
                             f"guarantees {own.by_type.get(accelerator, 0.0):g} GPUs of {accelerator}, and {gpus:g} below it.",
                             hint=f"guarantee: {{{accelerator}: {gpus:g}}}",
                         )
+
+
+def _members(entry: TreeEntry) -> tuple[str, ...]:
+    """Return the users of a list. An empty list is a tenant into which only operators submit."""
+    found: dict[str, None] = {}
+    for each in entry.items():
+        name = each.text()
+        if name in found:
+            raise each.wrong("is in the list twice.", hint="keep one of the two")
+        found[name] = None
+    return tuple(found)
 
 
 def _guarantee(entry: TreeEntry) -> Guarantee:

@@ -4,7 +4,13 @@ import numpy as np
 
 from rota.beliefs.make_options import why_never
 from rota.core.explain_drains import drain_sentences
-from rota.core.explain_quotas import describe_over_quota, describe_reclaimed, mark_quota_reasons
+from rota.core.explain_quotas import (
+    describe_over_quota,
+    describe_reclaimed,
+    describe_still_saving,
+    mark_quota_reasons,
+    tasks_still_saving,
+)
 from rota.core.fold.setbacks import MAX_SETBACKS
 from rota.core.plan.pinned import has_min_run, unsaved_jobs
 from rota.core.state.accounts import time_shares
@@ -202,6 +208,8 @@ def _describe(state: State, job: int, row: int, code: Reason) -> Explanation:
         want = state.jobs.desired.get(job)
         partner = int(table.partner[row])
         holders = sorted(state.nodes.observed.holders(want) - {partner, job}) if want is not None else []
+        if not holders and (saving := tasks_still_saving(state, job)):
+            return describe_still_saving(saving)
         names = ", ".join(str(holder) for holder in holders)
         who = f"job {names} is" if len(holders) == 1 else f"jobs {names} are"
         sentence = f"Its GPUs are granted; {who} giving them up." if holders else "Its GPUs are granted."

@@ -5,6 +5,7 @@ from collections.abc import Mapping
 import numpy as np
 
 from rota.core.plan.quotas import Limits, taken_limits
+from rota.core.reconcile import running_tasks
 from rota.core.state.state import State
 from rota.model.array_limit import ArrayLimit
 from rota.model.counted import counted
@@ -48,6 +49,20 @@ def _at_array_limit(state: State, limits: Limits, group: int) -> Explanation:
     jobs = sorted(job for job in state.jobs.desired if group in limits.groups_of(job))
     sentence = f"Its array {limit.array} runs at most {counted(limit.at_once, 'task')} at once, and {len(jobs)} have GPUs."
     return Explanation(Reason.OVER_QUOTA, sentence, {"array": limit.array, "at_once": limit.at_once, "jobs": jobs})
+
+
+def tasks_still_saving(state: State, job: int) -> list[int]:
+    """Return the tasks for which a task with granted GPUs waits, since they are saving and its array is at its limit."""
+    limit = state.jobs.specs[job].array
+    if limit is None or len(running := running_tasks(state, limit.array)) < limit.at_once:
+        return []
+    return [other for other in running if other not in state.jobs.desired]
+
+
+def describe_still_saving(jobs: list[int]) -> Explanation:
+    names = ", ".join(map(str, jobs))
+    who = f"job {names} of its array is" if len(jobs) == 1 else f"jobs {names} of its array are"
+    return Explanation(Reason.WAITING_FOR_SUSPEND, f"Its GPUs are granted; {who} still saving.", {"victims": jobs})
 
 
 def _at_limit(state: State, limits: Limits, job: int, group: int, needs: float) -> Explanation:

@@ -25,6 +25,8 @@ class PassGrants:
     """Jobs that start."""
     milli: dict[int, int] = field(default_factory=dict)
     """Thousandths of each GPU."""
+    tasks: dict[int, int] = field(default_factory=dict)
+    """Tasks that run, of each array with a limit of which a task is to start: those that ran before, and those that start."""
 
 
 def reconcile(state: State, settings: Settings, plan: Plan | None) -> list[JobCommand]:
@@ -85,12 +87,19 @@ def _launches(state: State, settings: Settings, starts: list[PlacementChange], t
 
 def _has_room(state: State, job: int, want: Ints, partner: int, taken: Bools, given: PassGrants) -> bool:
     """Return whether a job may have these GPUs: they are free, only its partner has them, or they have room for the requested
-    fraction. `given`: GPUs that other jobs get in this pass."""
-    gpu = want.item(0)
+    fraction; and fewer tasks of its array run than its limit. `given`: GPUs that other jobs get in this pass."""
+    gpu, limit = want.item(0), state.jobs.specs[job].array
+    if limit is not None:
+        if limit.array not in given.tasks:
+            given.tasks[limit.array] = len(running_tasks(state, limit.array))
+        if given.tasks[limit.array] >= limit.at_once:
+            return False  # tasks that the plan suspends are still saving
     if not state.memory.fits(job, want, partner, partner_comes=partner in given.jobs):
         return False  # parked jobs are being written to storage
     if not (taken.item(gpu) if len(want) == 1 else taken[want].any()) or _only_partner(state, want, partner):
         given.jobs.add(job)
+        if limit is not None:
+            given.tasks[limit.array] += 1
         return True
     if state.jobs.specs[job].gpus >= 1:
         return False
@@ -103,7 +112,20 @@ def _has_room(state: State, job: int, want: Ints, partner: int, taken: Bools, gi
     if any(state.jobs.specs[other].gpus >= 1 for other in state.nodes.observed.holders(want)):
         return False
     given.milli[gpu] = given.milli.get(gpu, 0) + part
+    if limit is not None:
+        given.tasks[limit.array] += 1
     return True
+
+
+def running_tasks(state: State, array: int) -> list[int]:
+    """Return the tasks of an array with a limit that run, those that start, resume or are still saving among them."""
+    jobs, found = state.jobs, []
+    for job, attempt in jobs.attempts.items():
+        limit, flight = jobs.specs[job].array, jobs.in_flight.get(job)
+        resumes = flight is not None and isinstance(flight.command, Resume)
+        if limit is not None and limit.array == array and (resumes or not attempt.parked):
+            found.append(job)
+    return sorted(found)
 
 
 def _only_partner(state: State, want: Ints, partner: int) -> bool:

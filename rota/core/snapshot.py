@@ -30,12 +30,12 @@ from rota.model.old_names import current_fields
 from rota.model.options import Kind, OptionRow, Options
 from rota.model.tenants import Guarantee, Tenants
 
-VERSION = 18
-READABLE = (12, 13, 14, 15, 16, 17, VERSION)
+VERSION = 19
+READABLE = (12, 13, 14, 15, 16, 17, 18, VERSION)
 """Fields that a later version added have their defaults. Version 15 renamed types and fields (`model/old_names.py`). Version 16
 keeps in one column why a job may not be scheduled (`blocks`), of which earlier ones had sets. Version 17 adds limits, priorities,
 dependencies, requests about jobs, and the accounts of tenants. Version 18 has None where earlier ones had an empty text for none,
-as for a job without a profile."""
+as for a job without a profile. Version 19 adds members of tenants and limits on their jobs."""
 
 EVENT_TYPES: tuple[type, ...] = (
     events.Submitted,

@@ -9,6 +9,7 @@ from typing import Any
 
 from rota.compose.live_scheduler import JOURNAL_CODEC, make_scheduler
 from rota.compose.make_setup import round_length_seconds
+from rota.compose.policy_tenants import with_tenants
 from rota.compose.registry import make_policy
 from rota.errors import JournalError, OptionError
 from rota.live.driver import PROGRESS_EVERY_SECONDS
@@ -264,7 +265,7 @@ def _simulate(
     scheduler.settings = replace(scheduler.settings, lease_seconds=FOREVER, retry_seconds=FOREVER, node_timeout_seconds=FOREVER)
     engine = ObservedEngine(
         scheduler,
-        make_policy(setup.policy),
+        make_policy(setup.policy) if setup.tenants is None else with_tenants(make_policy(setup.policy), setup.tenants),
         ObservedPhysics(jobs=jobs, answer_seconds=observed.answer_seconds, answers=answers),
         observed.trace.arrivals,
         report_seconds=PROGRESS_EVERY_SECONDS,

@@ -38,6 +38,7 @@ from rota.live.journal_store import JournalUnavailable, LeadershipLost
 from rota.live.listing import by_number, page_of
 from rota.live.log_chunks import log_chunk
 from rota.live.machine_requests import MachineRequests
+from rota.live.membership import admitted, by_membership
 from rota.live.new_array import new_array
 from rota.live.new_jobs import NewJobs
 from rota.live.node_health import NodeHealth, health_check_of
@@ -53,11 +54,10 @@ from rota.live.queued_requests import (
     ChangeMachines,
     Item,
     KnownJobAgain,
-    NewArray,
+    NewItem,
     NewJob,
     SetPolicy,
     Together,
-    one_by_one,
     set_results,
 )
 from rota.live.read_past import event_rows, open_past, records_reader, usage_report
@@ -172,7 +172,7 @@ class Daemon:
         self._on_another_machine = origin is not None and origin.boot != self.clock.origin.boot
         driver.open(self._context())
         self._policy_before = before.policy if before is not None else self.setup.policy
-        self._policy_client = self._client(self.setup.policy)
+        self._policy_client = self._client(self.setup)
         self._wake_s = scheduler.state.cycle.timer_s
         self.begun = threading.Event()
         """Set when the first turn is over, or has failed."""
@@ -195,8 +195,9 @@ class Daemon:
         self.driver.close()
         self.journal.close()
 
-    def _client(self, policy: str) -> PolicyClient:
-        return PolicyClient(self._worker(policy), self._items.put, self.clock, policy=policy)
+    def _client(self, setup: HomeSetup) -> PolicyClient:
+        command = self._worker(setup.policy)
+        return PolicyClient(command, self._items.put, self.clock, policy=setup.policy, tenants=setup.tenants)
 
     def _context(self) -> DriverContext:
         check = health_check_of(self.setup.flags)
@@ -324,9 +325,10 @@ class Daemon:
     def _gather(self, items: Sequence[Item], now: float, answered: "list[tuple[Future[Any], Any]]") -> list[CoreEvent]:
         """Return the events of requests, policies, the driver and the clock, and of a new setup."""
         events: list[CoreEvent] = []
-        new = NewJobs(self.history, max(self.scheduler.state.jobs.last_job, 0), now, self._lock)
-        for item in one_by_one(items):
-            if isinstance(item, NewJob | NewArray | KnownJobAgain):
+        state = self.scheduler.state
+        new = NewJobs(self.history, max(state.jobs.last_job, 0), now, self._lock, state.tenants.tenants)
+        for item in items:
+            if isinstance(item, Together | NewItem):
                 new.take(item, answered)
             elif isinstance(item, AboutJobs | ChangeJob):
                 self._gather_request(item, new, events, answered)
@@ -334,12 +336,12 @@ class Daemon:
                 self._change_policy(item)
                 answered.append((item.done, 0))
             elif isinstance(item, ChangeMachines):
-                events += item.to_events(self.scheduler.state, now, answered)
+                events += item.to_events(state, now, answered)
             elif item is not None:
                 events.append(item)
         events.extend(self.driver.events())
         self._look_at_machines()
-        events.extend(self._cluster.events(self.scheduler.state, now))
+        events.extend(self._cluster.events(state, now))
         if now >= self._wake_s:
             self._wake_s = FOREVER
             events.append(TimerFired(now))
@@ -360,6 +362,7 @@ class Daemon:
                 answered.append((item.done, item.job))
                 return
             found = self._about_jobs.resolve(item.wanted, item.by, self.scheduler.state, item.again.keys())
+            new.check_limits([item.again[each.job] for each in found if each.job in item.again])
         except RotaError as problem:
             item.done.set_exception(problem)
             return
@@ -436,8 +439,7 @@ class Daemon:
     def submit(self, sent: Submission, by: Actor | None = None) -> JobRow:
         """Submit a job or an array, which is durable when this returns. Raise if it can never run here. A submission that is
         repeated with the same key is one job."""
-        item = self._request(sent, KnownJobs(self.history, None if by is None else by.names_of))
-        self._items.put(item)
+        self._items.put(item := self._request(sent, by, KnownJobs(self.history, None if by is None else by.names_of)))
         return self.job(str(self._answer(item.done)))
 
     def submit_many(self, submissions: Sequence[Submission], by: Actor | None = None) -> list[TakenRow]:
@@ -448,28 +450,28 @@ class Daemon:
         self._reads(lambda: self.history.keys.fetch(submissions), known.read)
         for index, each in enumerate(submissions):
             with naming(index):
-                items.append(self._request(each, known, possible))
+                items.append(self._request(each, by, known, possible))
                 known.add(each.spec.name, items[-1])
         self._items.put(Together(items))
         taken = [self._answer(item.done) for item in items]
         with self._lock:
             return [TakenRow(id=job, name=self.history.name_of(job)) for job in taken]
 
-    def _request(
-        self, sent: Submission, known: KnownJobs, possible: set[Kind] | None = None
-    ) -> NewJob | NewArray | KnownJobAgain:
+    def _request(self, sent: Submission, by: Actor | None, known: KnownJobs, possible: set[Kind] | None = None) -> NewItem:
         """Return the request for a submission. `known`: jobs for which it may wait; `possible`: kinds of jobs that can run here,
         which are not checked again."""
+        sent = by_membership(sent, self.scheduler.state.tenants.tenants)
         tasks = tasks_of(sent) if is_array(sent) else [sent]
         before = self._reads(lambda: self.history.known_number(tasks[0]), known.read)
         if before is not None:  # even if no new job can be accepted now
             return KnownJobAgain(before, Future())
         self._journal_writer.check_room()
-        first = self._prepared(tasks[0], known, possible)
+        first = self._prepared(tasks[0], by, known, possible)
         return new_array(first, tasks) if is_array(sent) else first
 
-    def _prepared(self, sent: Submission, known: KnownJobs, possible: set[Kind] | None = None) -> NewJob:
+    def _prepared(self, sent: Submission, by: Actor | None, known: KnownJobs, possible: set[Kind] | None = None) -> NewJob:
         state, now = self.scheduler.state, self.clock()
+        sent = admitted(sent, state.tenants.tenants, by)
         wanted, way, why = accepted(sent, self.driver, state, now, pretend=self.setup.pretend, possible=possible)
         with self._lock:
             after = find_awaited(sent.spec, known)
@@ -479,14 +481,13 @@ class Daemon:
         try:
             return done.result(timeout=ANSWER_WITHIN_SECONDS)
         except TimeoutError:
-            raise BusyError(
-                "The scheduler is busy and has not accepted it yet.", hint="rota jobs, to see whether it has by now"
-            ) from None
+            hint = "rota jobs, to see whether it has by now"
+            raise BusyError("The scheduler is busy and has not accepted it yet.", hint=hint) from None
 
     def set_policy(self, named: str) -> StatusRow:
         """Decide by another policy from now on. Raise if it does not exist, or if its first answer fails."""
         setup = self._with_policy(named, self.setup.placer_name).with_devices(self.setup.devices)
-        client = self._client(setup.policy)
+        client = self._client(setup)
         try:
             with self._lock:
                 twin = self.scheduler.fork()
@@ -514,7 +515,7 @@ class Daemon:
             if ended:
                 self._journal_writer.check_room()
             known = KnownJobs(self.history)
-            again = {record.id: self._prepared(self._about_jobs.again(record, wanted, by), known) for record in ended}
+            again = {record.id: self._prepared(self._about_jobs.again(record, wanted, by), by, known) for record in ended}
             self._items.put(item := AboutJobs(wanted, by, again, Future()))
             found = self._answer(item.done)
         return self._reads(lambda: request_rows(self.history, found, self._about_jobs.arrays(wanted, by), *self._now()))

@@ -38,6 +38,7 @@ from rota.model.events import (
     Suspended,
 )
 from rota.model.job import Phase
+from rota.model.plan import Plan
 
 _PENDING = (Phase.STARTING, Phase.RESIZING)
 """Phases of a job that waits for an answer of some of its nodes."""
@@ -122,6 +123,21 @@ class EventNotes:
                 found.append(job)
         return found
 
+    def reclaiming(self, plan: Plan, state: State) -> list[int]:
+        """Note the jobs within the guarantee of their tenant that are to start for the first time on GPUs that a plan takes back
+        from others. Return them."""
+        jobs, table = state.jobs, state.jobs.table
+        back = [jobs.attempts[job].gpus for job, _ in plan.reclaimed if job in jobs.attempts]
+        gpus = set(np.concatenate(back).tolist()) if back else set()
+        takers = {job for _, job in plan.reclaimed}
+        takers |= {each.job for each in plan.changes if each.gpus is not None and not gpus.isdisjoint(each.gpus.tolist())}
+        found = []
+        for job in sorted(takers & self._records.keys() & jobs.row.keys()):
+            if self._records[job].started_s is None and table.arrived_within_guarantee.item(jobs.row[job]):
+                self._records[job].reclaims = True
+                found.append(job)
+        return found
+
     def begun(self, record: JobRecord, at_s: float) -> None:
         """Note the first start of a job."""
         accelerator = record.stay.accelerator if record.stay is not None else ""
@@ -159,9 +175,11 @@ class EventNotes:
                 placement=stay.placement,
                 from_placement=_from(record, before, kind),
                 from_step=step if before.sequence == 0 else None,
+                reclaim_seconds=max(event.at_s - record.submitted_s, 0.0) if record.reclaims else None,
+                tenant=record.submitted.spec.tenant if record.reclaims else None,
             ),
         )
-        record.moving_from = None
+        record.moving_from, record.reclaims = None, False
 
     def _start_kind(self, record: JobRecord, before: GpuStay, stay: GpuStay) -> EventKind | None:
         """Return the kind of a start; None if the attempt runs on as before, because it could not be parked."""

@@ -74,13 +74,19 @@ def plain_rates(measured: Rates) -> Plain:
 
 
 def plain_tenants(tenants: Tenants) -> Plain:
-    """Return tenants as a home keeps them."""
+    """Return tenants as plain data, for a home and for the policy's worker."""
     return _CODEC.encode(tenants)
+
+
+def read_plain_tenants(plain: Plain) -> Tenants:
+    """Return tenants from plain data."""
+    tenants: Tenants = _CODEC.decode(plain)
+    return tenants
 
 
 def given_tenants(flags: GivenFlags) -> Tenants | None:
     """Return the tenants of the file that was given; None if there was none."""
-    return _CODEC.decode(flags["tenants"].value) if "tenants" in flags else None
+    return read_plain_tenants(flags["tenants"].value) if "tenants" in flags else None
 
 
 def plain_scores(scores: Variability, devices: Sequence[str]) -> Plain:

@@ -28,6 +28,7 @@ from rota.live.job_rows import make_row, phase_of
 from rota.live.journal_history import KeptJob, Noted
 from rota.live.parking_text import parking_of
 from rota.live.submission_keys import SubmissionKeys
+from rota.live.unfinished_jobs import UnfinishedJobs
 from rota.model.codec import Plain
 from rota.model.commands import SuspendKind
 from rota.model.counted import counted
@@ -74,6 +75,7 @@ class JobHistory:
         self._finished: set[tuple[int, int]] = set()
         self._failed: set[tuple[int, int]] = set()
         """Attempts with a part that failed. `_finished` has those with a part that finished."""
+        self.unfinished = UnfinishedJobs()
         self._notes = EventNotes(self.records)
 
     def restore(self, jobs: Iterable[tuple[int, Plain, Plain]], tell: Callable[[str], None] = lambda line: None) -> None:
@@ -94,6 +96,8 @@ class JobHistory:
 
     def _restore(self, record: JobRecord) -> None:
         self.records.add(record)
+        if not record.ended:
+            self.unfinished.add(record.submitted)
         self.keys.add(record.id, record.submitted)
         self.arrays.add(record.id, record.submitted.task)
 
@@ -204,11 +208,14 @@ class JobHistory:
                 record.problem = because
             record.last_change = f"{record.phase} at {iso(record.ended_s)}" + (f": {because}" if because else "")
             self._notes.over(record, last.get(job), because)
+            self.unfinished.remove(record.submitted)
             self.changed.add(job)
         if state.sharing or state.nodes.observed.gpu_fractions:
             self.changed.update(self._notes.share_again(attempts, state))
         if decided is not None:
             self.changed.update(self._notes.sent(decided, state))
+            if decided.plan is not None and decided.plan.reclaimed:
+                self.changed.update(self._notes.reclaiming(decided.plan, state))
 
     def _counts(self, event: Started | Suspended | Exited, attempts: dict[int, int], finished: set[int], state: State) -> bool:
         """Return whether an event counts: it is of the job's attempt, and no other part of a gang has yet to report the same. An

@@ -100,6 +100,11 @@ class JobEvent:
     """GPU-seconds of the attempt, at its end."""
     work_seconds: float = 0.0
     """Normalised work of the attempt, at its end, in seconds of a GPU of the job's best type."""
+    reclaim_seconds: float | None = None
+    """Time from the arrival of the job to its first start, on GPUs that its tenant had lent, in seconds; None for other
+    events."""
+    tenant: str | None = None
+    """Tenant that got these GPUs back, as the job names it; None if it names none, and for other events."""
     ends_attempt: bool = False
     """Whether the attempt ended."""
     ends_job: bool = False
@@ -159,6 +164,7 @@ def event_row(job: int, event: JobEvent, names_of: str | None = None) -> EventRo
         lost_steps=event.lost_steps,
         gpu_seconds=event.gpu_seconds,
         work_seconds=event.work_seconds,
+        reclaim_seconds=event.reclaim_seconds,
     )
 
 
@@ -186,7 +192,12 @@ def _running(event: JobEvent) -> str:
     tries = f", attempt {event.attempt}" if event.attempt is not None and event.attempt > 1 else ""
     step = f", from step {event.from_step:,.0f}" if event.from_step else ""
     source = f" from {event.from_placement} to" if event.kind is EventKind.MOVED else " on"
-    return f"{event.kind}{source} {where}{tries}{step}"
+    lent = (
+        f", which its tenant had lent, {length_text(event.reclaim_seconds)} after it arrived"
+        if event.reclaim_seconds is not None
+        else ""
+    )
+    return f"{event.kind}{source} {where}{tries}{step}{lent}"
 
 
 def _reason(event: JobEvent) -> str:

@@ -69,6 +69,8 @@ class JobRecord:
     """Kind of the last event, other than `held` and `released`; None before the first."""
     moving_from: str | None = None
     """Placement that the job left to run elsewhere; None if the job was not moved."""
+    reclaims: bool = False
+    """Whether its first start, which is still to come, is on GPUs that its tenant had lent."""
     held_by: str | None = None
     """User who holds the job; empty if unknown, None if the job is not held."""
     cancelled_by: str | None = None

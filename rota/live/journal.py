@@ -285,6 +285,10 @@ class Journal:
         """Yield the usage from this day on, counted in days from 1970-01-01."""
         return journal_history.read_usage(self._store.rows, since_day)
 
+    def reclaims(self, since_s: float) -> Iterator[tuple[str | None, float]]:
+        """Yield the tenant and the seconds of each job that started on GPUs that its tenant had lent, from an instant on."""
+        return journal_history.read_reclaims(self._store.rows, since_s)
+
     def latest(self) -> int:
         """Return the number of the last entry, which another process may have written since this one opened the journal."""
         return int(self._store.rows("SELECT coalesce(max(number), 0) FROM entries")[0][0])

@@ -55,6 +55,16 @@ def read_events(rows: Rows, job: int) -> list[JobEvent]:
     return [JobEvent.of(float(at_s), json.loads(text)) for at_s, text in found]
 
 
+def read_reclaims(rows: Rows, since_s: float) -> Iterator[tuple[str | None, float]]:
+    """Yield the tenant and the seconds of each job that started on GPUs that its tenant had lent, from an instant on."""
+    if schema(rows) < 3:
+        return
+    for (text,) in rows("SELECT event FROM job_events WHERE at_s >= ? AND event LIKE ?", (since_s, '%"reclaim_seconds":%')):
+        plain = json.loads(text)
+        if plain.get("reclaim_seconds") is not None:  # the words may also be in the name of another job
+            yield plain.get("tenant"), float(plain["reclaim_seconds"])
+
+
 def read_usage(rows: Rows, since_day: int) -> Iterator[UsageRow]:
     """Yield the usage from this day on."""
     if schema(rows) < 3:

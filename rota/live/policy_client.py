@@ -11,9 +11,11 @@ import threading
 from collections.abc import Callable, Sequence
 from typing import Any
 
+from rota.live.given_beliefs import plain_tenants
 from rota.live.views import decode_answer, encode_view
 from rota.model.commands import CallPolicy
 from rota.model.events import Allocated, External, PolicyFailed, PolicyTimedOut
+from rota.model.tenants import Tenants
 
 ANSWER_WITHIN_SECONDS = 60.0
 MAX_MESSAGE_CHARS = 500
@@ -30,8 +32,13 @@ class PolicyClient:
         clock: Callable[[], float],
         within_seconds: float = ANSWER_WITHIN_SECONDS,
         policy: str | None = None,
+        tenants: Tenants | None = None,
     ) -> None:
+        """`tenants`: those of the scheduler, for a policy that serves tenants and names none of its own."""
         self._policy = policy
+        self._first_line = "" if tenants is None else json.dumps({"tenants": plain_tenants(tenants)}) + "\n"
+        """What a worker is sent before its first call."""
+        self._sent_first_line = False
         self._command, self._clock, self._within = list(command), clock, within_seconds
         self.answer = answer
         """Function that gets the answers."""
@@ -101,7 +108,8 @@ class PolicyClient:
             self._end()
             worker = self._worker = self._start()
         assert worker.stdin is not None
-        worker.stdin.write(question.encode() + b"\n")
+        first, self._sent_first_line = "" if self._sent_first_line else self._first_line, True
+        worker.stdin.write(f"{first}{question}\n".encode())
         worker.stdin.flush()
         line = self._line(worker)
         if line is None:
@@ -131,7 +139,7 @@ class PolicyClient:
         return line
 
     def _start(self) -> "subprocess.Popen[bytes]":
-        self._rest = b""
+        self._rest, self._sent_first_line = b"", False
         return subprocess.Popen(self._command, stdin=subprocess.PIPE, stdout=subprocess.PIPE)
 
     def _end(self) -> None:

@@ -37,11 +37,12 @@ def check_tenant(wanted: JobSpec, tenants: Tenants | None) -> None:
         return
     home = tenants.home_of(wanted.tenant)
     if home is None:
+        mine = tenants.open_to(wanted.user) or tenants.paths
         raise OptionError(
             "is not a tenant of this cluster.",
             field="tenant",
             value=wanted.tenant or "none",
-            hint=f"tenant: {tenants.paths[0]}; all: {', '.join(tenants.paths)}",
+            hint=f"tenant: {mine[0]}; all: {', '.join(mine)}",
         )
     least = min((wanted.gpus, *wanted.gpu_counts))
     cap = tenants.cap_of(home)

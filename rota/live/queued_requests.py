@@ -1,6 +1,6 @@
 """Items that wait for the next turn of the scheduler's loop: requests of clients, and events."""
 
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from concurrent.futures import Future
 from dataclasses import dataclass
 from typing import Any, NamedTuple
@@ -58,12 +58,16 @@ class KnownJobAgain:
     done: "Future[int]"
 
 
+NewItem = NewJob | NewArray | KnownJobAgain
+"""A submission that waits for the next turn."""
+
+
 class Awaited(NamedTuple):
     """Another job that must end before a new one starts."""
 
     job: int | None
     """Number of the job; None if it gets one in the same turn."""
-    item: NewJob | NewArray | KnownJobAgain | None
+    item: NewItem | None
     """The job, if it belongs to the same request; None otherwise."""
     when: When
 
@@ -98,7 +102,7 @@ class ChangeMachines:
 class Together:
     """Submissions for one turn, and so one transaction."""
 
-    items: Sequence[NewJob | NewArray | KnownJobAgain]
+    items: Sequence[NewItem]
 
 
 @dataclass(frozen=True)
@@ -126,18 +130,8 @@ class ChangeJob:
     done: "Future[int]"
 
 
-Item = External | Together | NewJob | NewArray | KnownJobAgain | AboutJobs | ChangeJob | SetPolicy | ChangeMachines | None
+Item = External | Together | NewItem | AboutJobs | ChangeJob | SetPolicy | ChangeMachines | None
 """Item of the queue; None if the driver has news."""
-
-
-def one_by_one(
-    items: Sequence[Item],
-) -> Iterator[External | NewJob | NewArray | KnownJobAgain | AboutJobs | ChangeJob | SetPolicy | ChangeMachines | None]:
-    for item in items:
-        if isinstance(item, Together):
-            yield from item.items
-        else:
-            yield item
 
 
 def set_results(answered: "Sequence[tuple[Future[Any], Any]]") -> None:

@@ -5,6 +5,8 @@ from contextlib import closing, contextmanager
 from datetime import date
 from pathlib import Path
 
+import numpy as np
+
 from rota.live.gpu_stay import DAY_SECONDS, GpuStay, pieces
 from rota.live.instants import iso
 from rota.live.job_events import JobEvent, event_row, submitted
@@ -67,11 +69,15 @@ def usage_report(journal: Journal, by: str, days: int, now_s: float) -> UsageRep
         groups.setdefault(BY[by](key), []).append(amounts)
     since_s = max(first * DAY_SECONDS, begin_s)
     elapsed = max(now_s - since_s, 0.0)
+    reclaims: dict[str | None, list[float]] = {}
+    for tenant, seconds in journal.reclaims(first * DAY_SECONDS) if by == "tenant" else ():
+        reclaims.setdefault(tenant, []).append(seconds)
     found = [
-        _group(name, total(groups[name]), _length(by, name, since_s, now_s))
-        for name in sorted(groups, key=lambda name: name or "")
+        _group(name, total(groups.get(name, ())), _length(by, name, since_s, now_s), reclaims.get(name, ()))
+        for name in sorted(groups.keys() | reclaims.keys(), key=lambda name: name or "")
     ]
-    whole = _group(None, total(amounts for _, amounts in rows), elapsed)
+    together = [seconds for each in reclaims.values() for seconds in each]
+    whole = _group(None, total(amounts for _, amounts in rows), elapsed, together)
     return UsageReportRow(since=iso(since_s) or "", until=iso(now_s) or "", by=by, groups=found, total=whole)
 
 
@@ -105,7 +111,7 @@ def _length(by: str, name: str | None, since_s: float, now_s: float) -> float:
     return max(min(begin_s + DAY_SECONDS, now_s) - max(begin_s, since_s), 0.0)
 
 
-def _group(name: str | None, sums: UsageAmounts, seconds: float) -> UsageGroupRow:
+def _group(name: str | None, sums: UsageAmounts, seconds: float, reclaims: Sequence[float] = ()) -> UsageGroupRow:
     return UsageGroupRow(
         name=name,
         submitted=sums.submitted,
@@ -121,6 +127,8 @@ def _group(name: str | None, sums: UsageAmounts, seconds: float) -> UsageGroupRo
         preempted_seconds=sums.preempted_seconds,
         broken_seconds=sums.broken_seconds,
         gpus_busy=sums.gpu_seconds / seconds if seconds > 0 else 0.0,
+        reclaims=len(reclaims) or None,
+        reclaim_seconds_p99=float(np.percentile(reclaims, 99)) if reclaims else None,
     )
 
 

@@ -87,6 +87,10 @@ class SubmissionKeys:
         """Read the records that `find` needs for these submissions together."""
         self._records.many(job for sent in submissions for job in self._with_hash(sent))
 
+    def knows(self, sent: Submission) -> bool:
+        """Return whether a job was submitted with this key, the same or another one."""
+        return (sent.user, sent.idempotency_key) in self._open or bool(self._with_hash(sent))
+
     def find(self, sent: Submission) -> int | None:
         """Return the number of the job that was submitted with this key; None if there is none, or no key. Raise ConflictError
         if another job was submitted with it."""
@@ -112,6 +116,8 @@ class SubmissionKeys:
 
 
 def _content(sent: Submission, number: int) -> tuple[dict[str, Any], dict[str, str], ArrayTask | None]:
-    """Return what has to be equal for two submissions to be the same job, however each was stored."""
+    """Return what has to be equal for two submissions to be the same job, however each was stored. A tenant that the membership
+    gave does not count, since the membership may have changed."""
     task = None if sent.task is None else replace(sent.task, array=None)
-    return shown_spec(sent, sent.spec.name or f"job-{number}"), sent.variables, task
+    spec = shown_spec(sent, sent.spec.name or f"job-{number}")
+    return {**spec, "tenant": None} if sent.tenant_by_membership else spec, sent.variables, task

@@ -4,6 +4,7 @@ users."""
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 from functools import cached_property
+from typing import NamedTuple
 
 from rota.errors import OptionError
 
@@ -28,6 +29,17 @@ class Guarantee:
     """Accelerator type -> number of GPUs of this type; empty if GPUs of any type count."""
 
 
+class JobLimit(NamedTuple):
+    """A limit on unfinished jobs."""
+
+    tenant: str
+    """Path of the tenant that sets the limit."""
+    user: str | None
+    """User whose jobs count; None if the jobs of all users count together."""
+    most: int
+    """Maximum number of unfinished jobs."""
+
+
 @dataclass(frozen=True)
 class Tenants:
     """Weight of each path among its siblings, and the policy by which its jobs share. Paths that are not listed have weight 1,
@@ -41,6 +53,12 @@ class Tenants:
     """Most GPUs of a path and all below it."""
     user_caps: Mapping[str, float] = field(default_factory=dict)
     """Most GPUs of each user in a path and all below it."""
+    members: Mapping[str, tuple[str, ...]] = field(default_factory=dict)
+    """Users who may submit into a path; for a path that has none here those of the path above it, at the top all users."""
+    max_jobs: Mapping[str, int] = field(default_factory=dict)
+    """Most unfinished jobs of a path and all below it."""
+    user_max_jobs: Mapping[str, int] = field(default_factory=dict)
+    """Most unfinished jobs of each user in a path and all below it."""
     unknown: str = DEFAULT
     """Tenant of jobs whose path is not listed, nor any above it; `refuse` if such jobs are refused."""
     fairness: str = CREDITS
@@ -91,6 +109,40 @@ class Tenants:
         steps = lineage(path)
         own = next((self.user_caps[step] for step in reversed(steps) if step in self.user_caps), float("inf"))
         return min([own, *(self.caps[step] for step in steps if step in self.caps)])
+
+    def members_of(self, path: str) -> tuple[str, ...] | None:
+        """Return the users who may submit into a tenant; None if all may."""
+        return next((self.members[step] for step in reversed(lineage(path)) if step in self.members), None)
+
+    def is_open_to(self, path: str, user: str) -> bool:
+        """Return whether a user may submit into a tenant."""
+        members = self.members_of(path)
+        return members is None or user in members
+
+    def open_to(self, user: str) -> list[str]:
+        """Return the tenants into which a user may submit."""
+        return [path for path in self.paths if self.is_open_to(path, user)]
+
+    def tenant_of_member(self, user: str) -> str | None:
+        """Return the tenant of a user's jobs that name none: the only tenant without tenants below it of which the user is a
+        member. None if there is no such tenant, or more than one."""
+        return self._tenant_of_member.get(user)
+
+    @cached_property
+    def _tenant_of_member(self) -> dict[str, str]:
+        found: dict[str, list[str]] = {}
+        for path in self.paths if self.members else ():
+            if not self.children(path):
+                for user in self.members_of(path) or ():
+                    found.setdefault(user, []).append(path)
+        return {user: paths[0] for user, paths in found.items() if len(paths) == 1}
+
+    def job_limits(self, path: str, user: str) -> list["JobLimit"]:
+        """Return the limits on the unfinished jobs of a user in a tenant. Of the limits for each user, the nearest counts."""
+        steps = lineage(path)
+        found = [JobLimit(step, None, self.max_jobs[step]) for step in steps if step in self.max_jobs]
+        own = next((step for step in reversed(steps) if step in self.user_max_jobs), None)
+        return found if own is None else [*found, JobLimit(own, user, self.user_max_jobs[own])]
 
     def guarantee(self, path: str) -> Guarantee:
         """Return the guarantee of a path. Without its own, a path has what is guaranteed below it."""

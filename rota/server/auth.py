@@ -6,6 +6,7 @@ the other end of a Unix socket. A body that is too large is not read.
 """
 
 import asyncio
+import contextlib
 import ipaddress
 import re
 from collections.abc import Collection, MutableMapping
@@ -24,6 +25,8 @@ from rota.wire.problems import MAX_BODY_BYTES, MAX_SEVERAL_BYTES
 API = "/api/v1"
 BODY_SECONDS = 30.0
 """Time limit for a client to send the body of its request, in seconds."""
+REFUSED_BODY_SECONDS = 2.0
+"""Time limit for the body of a request that is refused, in seconds."""
 ACTOR = "rota.actor"
 """Key in the scope of a request whose user is known."""
 UNIX_PEER = "unix-user:"
@@ -48,7 +51,12 @@ class RequestGuard:
             await send({"type": "websocket.close", "code": 1008})
         else:
             try:
-                self._check(scope)
+                try:
+                    self._check(scope)
+                except HttpError:
+                    if ACTOR in scope:  # the body of a stranger is not read
+                        await _discard(scope, receive)
+                    raise
                 body = await _whole(scope, receive)
             except HttpError as refusal:
                 await refusal.answer()(scope, receive, send)
@@ -131,6 +139,21 @@ async def _whole(scope: Scope, receive: Receive) -> bytes | None:
                     return bytes(body)
     except TimeoutError:
         raise HttpError(RotaError("The request took too long to arrive."), 408, {"Connection": "close"}) from None
+
+
+async def _discard(scope: Scope, receive: Receive) -> None:
+    """Read the body of a refused request, unless it is too large or too slow. A client that is still sending it would lose the
+    connection before it reads the answer."""
+    length, left = Headers(scope=scope).get("content-length", ""), _most_bytes(scope)
+    if length.isdecimal() and int(length) > left:
+        return
+    with contextlib.suppress(TimeoutError):
+        async with asyncio.timeout(REFUSED_BODY_SECONDS):
+            while left >= 0:
+                message = await receive()
+                left -= len(message.get("body", b""))
+                if not message.get("more_body", False):
+                    return
 
 
 def _most_bytes(scope: Scope) -> int:

@@ -38,7 +38,7 @@ from rota.server.machines_api import ServedMachines, add_machine_requests
 from rota.server.privacy import Privacy
 from rota.server.readiness import Readiness
 from rota.server.request_actor import By, actor_of
-from rota.wire.actor import Actor
+from rota.wire.actor import Actor, Role
 from rota.wire.job_filter import MAX_DAYS, MAX_JOBS, PAGE_JOBS, UNFINISHED, JobFilter
 from rota.wire.job_request import JobRequest
 from rota.wire.notify import check_notify
@@ -278,8 +278,8 @@ def _router(daemon: ServedDaemon, changes: ChangeFeed, privacy: Privacy) -> APIR
 
     @api.get("/me", response_model=ActorRow)
     def me(by: By) -> JsonAnswer:
-        """Return who sends this request, and their role."""
-        return JsonAnswer(ActorRow(name=by.name, role=by.role, uid=by.uid))
+        """Return who sends this request, their role, and the tenants into which they may submit."""
+        return JsonAnswer(_actor_row(by, daemon.tenants()))
 
     @api.get("/report", response_model=UsageReportRow)
     def report(group_by: GroupBy = "user", days: Days = 7) -> JsonAnswer:
@@ -326,6 +326,21 @@ def _check(sent: Submission, by: Actor) -> None:
     """Raise if a job may not be submitted by this actor."""
     check_priority(sent.spec.priority, operator=by.is_operator)
     check_notify(sent.spec.notify, operator=by.is_operator, uid=sent.uid)
+
+
+def _actor_row(by: Actor, tenants: Sequence[TenantRow]) -> ActorRow:
+    inner = {row.tenant.rpartition("/")[0] for row in tenants}
+    open_to = [row.tenant for row in tenants if by.is_operator or row.members is None or by.name in row.members]
+    if by.role is Role.VIEWER:
+        open_to = []
+    own = [row.tenant for row in tenants if by.name in (row.members or ()) and row.tenant not in inner]
+    return ActorRow(
+        name=by.name,
+        role=by.role,
+        uid=by.uid,
+        tenants=open_to if tenants else None,
+        tenant=own[0] if len(own) == 1 else None,
+    )
 
 
 async def _policy(request: Request) -> str:

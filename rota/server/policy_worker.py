@@ -1,4 +1,5 @@
-"""The process that runs a policy. It reads one policy call per line as JSON, and writes one answer per line.
+"""The process that runs a policy. It reads one policy call per line as JSON, and writes one answer per line. A line with the
+scheduler's tenants may come first, and has no answer.
 
 A policy may be slow, leak memory, crash or print without harm to the scheduler.
 """
@@ -12,6 +13,16 @@ from typing import Any
 from rota.compose.registry import make_policy
 from rota.errors import RotaError
 from rota.live.views import decode_view, encode_answer, memory_codec
+from rota.model.codec import Plain
+from rota.model.policy import Policy
+
+
+def _serving(policy: Policy, plain: Plain) -> Policy:
+    """Return the policy with the scheduler's tenants, if it serves tenants and names none of its own."""
+    from rota.compose.policy_tenants import with_tenants  # here, because most schedulers have no tenants
+    from rota.live.given_beliefs import read_plain_tenants
+
+    return with_tenants(policy, read_plain_tenants(plain))
 
 
 def main() -> None:
@@ -27,6 +38,9 @@ def main() -> None:
         if not line.endswith("\n"):
             return  # the scheduler was killed during its call
         question = json.loads(line)
+        if "tenants" in question:
+            policy = _serving(policy, question["tenants"])
+            continue
         answer: dict[str, Any]
         try:
             before = question["view"]["memory"]

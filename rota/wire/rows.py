@@ -189,6 +189,10 @@ class ActorRow:
     """`viewer`, `user` or `operator`."""
     uid: int | None = None
     """Unix user as whom the actor's jobs run; None for the scheduler's own user."""
+    tenants: list[str] | None = None
+    """Tenants into which the actor may submit; None if the scheduler has no tenants."""
+    tenant: str | None = None
+    """Tenant of the actor's jobs that name none, given by membership; None if the membership gives none."""
 
     def to_dict(self) -> dict[str, Any]:
         return asdict(self)
@@ -281,6 +285,9 @@ class EventRow:
     """GPU-seconds of the attempt, at its end."""
     work_seconds: float = 0.0
     """Normalised work of the attempt at its end, in seconds of a GPU of the job's best type."""
+    reclaim_seconds: float | None = None
+    """Time from the arrival of the job to its first start, on GPUs that its tenant had lent, in seconds; None for other
+    events."""
 
     def to_dict(self) -> dict[str, Any]:
         return asdict(self)
@@ -314,6 +321,11 @@ class UsageGroupRow:
     """Running time whose work was lost with attempts that failed or were lost, in seconds."""
     gpus_busy: float
     """Mean number of GPUs in use."""
+    reclaims: int | None = None
+    """Number of jobs within the guarantee of their tenant that started on GPUs that it had lent; None if there was none, and in
+    reports that are not by tenant."""
+    reclaim_seconds_p99: float | None = None
+    """99th percentile of the time from the arrival of these jobs to their start, in seconds."""
 
     def to_dict(self) -> dict[str, Any]:
         return asdict(self)
@@ -504,6 +516,12 @@ class TenantRow:
     """99th percentile of that time, in seconds."""
     users: dict[str, float]
     """GPUs of each user of the tenant that has some, most first."""
+    members: list[str] | None = None
+    """Users who may submit into the tenant; None if all may."""
+    max_jobs: int | None = None
+    """Most unfinished jobs of the tenant; None if there is no limit."""
+    user_max_jobs: int | None = None
+    """Most unfinished jobs of each user in the tenant; None if there is no limit."""
 
     def to_dict(self) -> dict[str, Any]:
         return asdict(self)

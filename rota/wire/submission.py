@@ -30,6 +30,8 @@ class Submission:
     """Unix user as whom the job runs; None for the scheduler's own. The scheduler sets this, and never the client."""
     task: ArrayTask | None = None
     """Task of an array that the job is; None if it is none."""
+    tenant_by_membership: bool = False
+    """Whether the spec as submitted names no tenant, and the user's membership gave it the one that it has."""
 
     @property
     def folder(self) -> str:
@@ -63,6 +65,8 @@ def encode_submission(sent: Submission) -> dict[str, Any]:
     own: dict[str, Any] = {} if sent.uid is None else {"uid": sent.uid}
     if sent.task is not None:
         own["task"] = asdict(sent.task)
+    if sent.tenant_by_membership:
+        own["tenant_by_membership"] = True
     return {
         "spec": encode_spec(sent.spec),
         "user": sent.user,
@@ -80,7 +84,8 @@ def decode_submission(plain: Mapping[str, Any]) -> Submission:
         spec = decode_spec(plain["spec"] if "spec" in plain else _spec_of_0_1(plain))
         key = plain.get("idempotency_key") or None
         task = None if plain.get("task") is None else ArrayTask(**plain["task"])
-        return Submission(spec, plain["user"], plain["workdir"], plain["env"], key, plain.get("uid"), task)
+        by_membership = bool(plain.get("tenant_by_membership", False))
+        return Submission(spec, plain["user"], plain["workdir"], plain["env"], key, plain.get("uid"), task, by_membership)
     except KeyError as missing:
         hint = "use the Rota that wrote it, or another --home"
         name = plain.get("spec", plain).get("name", "")

@@ -3,6 +3,7 @@
 Only the standard library is used, so that a command that sends one request starts fast.
 """
 
+import contextlib
 import http.client
 import json
 import os
@@ -98,7 +99,9 @@ class HttpTransport:
         try:
             connection.connect()
             reached = True
-            connection.request(method, target, data, headers)
+            # A scheduler may refuse a request before all of it has come. Its answer is there.
+            with contextlib.suppress(BrokenPipeError, ConnectionResetError):
+                connection.request(method, target, data, headers)
             answer = connection.getresponse()
             return answer.status, answer.read(), answer.getheader("Rota-Version")
         except (OSError, http.client.HTTPException) as problem:

@@ -31,6 +31,8 @@ from tests.live.harness import Site, until
 MUST_BE_ZERO = (
     "jobs_lost",
     "ran_twice",
+    "beyond_array_limit",
+    "started_too_early",
     "beyond_last_checkpoint",
     "steps_lost_without_a_fault",
     "other_result",
@@ -69,6 +71,7 @@ def run(
             fault = chaos.strike(number, only)
             happened.append(fault)
             say(f"{number} of {faults}: {fault.kind} ({fault.target}, job {fault.job}), {time.monotonic() - began_s:.1f} s")
+        crowd.wind_up()
         until(lambda: all(row.ended for row in site.rows().values()), "all jobs end", 600.0)
         lost, inexact = crowd.lost(), crowd.inexact()
         site.down()
@@ -86,6 +89,8 @@ def run(
             "starts": steps.starts,
             "jobs_lost": len(lost),
             "ran_twice": len(site.violations().splitlines()),
+            "beyond_array_limit": len(crowd.notes("over_limit")),
+            "started_too_early": len(crowd.started_too_early()),
             "beyond_last_checkpoint": len(steps.beyond_checkpoint),
             "steps_lost_without_a_fault": len(steps.unexplained),
             "other_result": len(inexact),
@@ -103,7 +108,7 @@ def run(
 
 @contextlib.contextmanager
 def _set_up(folder: Path, seed: int, *, users: bool) -> Iterator[Faults]:
-    """Seven jobs, or four of each user, take turns of a second on four GPUs."""
+    """Seven jobs, or those of two users, take turns of a second on four GPUs."""
     chaos: Faults
     if users:
         shared = UsersSite(folder)

@@ -3,8 +3,9 @@ in the middle of something if it is told to.
 
     job.py WORK SORT SEED STEPS PACE
 
-SORT: `session` trains by `rota.train`; `plain` saves by itself; `bare` saves nothing, and starts again if it is not parked. The
-result depends on SEED and STEPS alone. Outside Rota it only prints that: this is the run that nothing interrupted.
+SORT: `session` trains by `rota.train`; `plain` saves by itself; `bare` saves nothing, and starts again if it is not parked;
+`fails` saves by itself, and exits with 3 in place of its last step. The result depends on SEED and STEPS alone. Outside Rota it
+only prints that: this is the run that nothing interrupted.
 """
 
 import contextlib
@@ -26,11 +27,15 @@ from typing import Any
 
 WORK, SORT, SEED, STEPS, PACE = Path(sys.argv[1]), sys.argv[2], sys.argv[3], int(sys.argv[4]), float(sys.argv[5])
 JOB, ATTEMPT = os.environ.get("ROTA_JOB_ID", ""), os.environ.get("ROTA_ATTEMPT", "")
+ARRAY, AT_ONCE = os.environ.get("ROTA_ARRAY_ID", ""), int(os.environ.get("CHAOS_AT_ONCE", "0"))
+SAVES_ITSELF = SORT in ("plain", "fails")
 PARK_SIGNAL = 45
 EPOCH = 10
 """Steps of a pass over the data."""
 SAVE_SECONDS, SAVE_STEPS = 0.2, 5
 """How often a session saves, and how often a plain job does."""
+SLOW_SAVE_SECONDS = 1.5
+"""How long a task of an array with a limit takes to save: another one would have begun by then."""
 STATE_BYTES = 1 << 17
 """More than a job under a quota may write (`faults.QUOTAS`)."""
 
@@ -112,15 +117,34 @@ HOLDS = Holds()
 # Who runs at the same time.
 
 
-def held(name: str) -> int:
-    """A lock that no other process may hold now."""
+def lock_of(name: str) -> int | None:
+    """A lock; None: another process holds it."""
     lock = os.open(WORK / f"{name}.lock", os.O_RDWR | os.O_CREAT, 0o600)
     try:
         fcntl.flock(lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
     except OSError:
+        os.close(lock)
+        return None
+    return lock
+
+
+def held(name: str) -> int:
+    """A lock that no other process may hold now."""
+    lock = lock_of(name)
+    if lock is None:
         note("violations", f"{name} is held by another while job {JOB} attempt {ATTEMPT} wants it")
         os._exit(3)
     return lock
+
+
+def one_of_the_tasks_at_once() -> int:
+    """One of as many locks as tasks of its array may run at once."""
+    for number in range(AT_ONCE):
+        lock = lock_of(f"array-{ARRAY}-{number}")
+        if lock is not None:
+            return lock
+    note("over_limit", f"{AT_ONCE} tasks of array {ARRAY} run while job {JOB} attempt {ATTEMPT} begins")
+    os._exit(3)
 
 
 def gpus() -> list[int]:
@@ -241,7 +265,7 @@ def train_by_session(model: Model) -> None:
 def train_plainly(model: Model) -> None:
     asked: list[int] = []
     state = WORK / f"{JOB}.state"
-    if SORT == "plain":
+    if SAVES_ITSELF:
         signal.signal(signal.SIGTERM, lambda *_: asked.append(1))
         if state.exists():
             model.load(state)
@@ -254,12 +278,16 @@ def train_plainly(model: Model) -> None:
 
     while model.step < STEPS:
         if asked:
+            time.sleep(SLOW_SAVE_SECONDS if AT_ONCE else 0.0)
             save()
             sys.exit(75)
+        if SORT == "fails" and model.step == STEPS - 1:
+            note(f"{JOB}.life", "failed", time.time(), model.step)
+            os._exit(3)
         model.train(order_of(model.step // EPOCH)[model.step % EPOCH])
-        if SORT == "plain" and model.step % SAVE_STEPS == 0:
+        if SAVES_ITSELF and model.step % SAVE_STEPS == 0:
             save()
-    if SORT == "plain":
+    if SAVES_ITSELF:
         signal.signal(signal.SIGTERM, signal.SIG_IGN)  # Python would die of it on its way out
     model.finished()
 
@@ -279,6 +307,7 @@ def main() -> None:
     sys.addaudithook(HOLDS.hear)
     if JOB:
         locks = [held(f"job-{JOB}"), *([] if os.environ.get("ROTA_PARK") else gpus())]
+        locks += [one_of_the_tasks_at_once()] if AT_ONCE else []
         assert all(lock > 2 for lock in locks)
     model = Model()
     train_by_session(model) if SORT == "session" else train_plainly(model)

@@ -42,6 +42,10 @@ class Asked(NamedTuple):
     sort: str
     seed: str
     steps: int
+    ends: str = "finished"
+    """The phase that it should end in."""
+    after: tuple[tuple[int, str], ...] = ()
+    """Jobs for which it waits, and how each must end: ok, failed or ended."""
 
 
 class Hit(NamedTuple):
@@ -73,6 +77,9 @@ class Crowd:
         for place in self._sorts:
             if place not in there:
                 self.submit(place)
+
+    def wind_up(self) -> None:
+        """Bring to an end what would not end by itself: no fault comes any more."""
 
     def submit(self, place: str, *, grace: float = 60, steps: int = 0) -> int:
         """`steps`: of a job that takes longer than others."""
@@ -110,8 +117,11 @@ class Crowd:
         return self.site.work / SAVED / f"rota-{home_id(self.site.home)}-{job}"
 
     def life(self, job: int) -> list[list[str]]:
-        path = self.site.work / f"{job}.life"
-        return [line.split() for line in path.read_text().splitlines()] if path.exists() else []
+        return [line.split() for line in self.notes(f"{job}.life")]
+
+    def notes(self, name: str) -> list[str]:
+        path = self.site.work / name
+        return path.read_text().splitlines() if path.exists() else []
 
     def count(self, what: str) -> int:
         """How often any job noted this."""
@@ -120,15 +130,28 @@ class Crowd:
     # In the end.
 
     def lost(self) -> list[int]:
-        """Acknowledged jobs that are not there, or did not finish."""
+        """Acknowledged jobs that are not there, or did not end as they should."""
         rows = self.site.rows()
-        return [job for job in self.jobs if job not in rows or rows[job].phase != "finished"]
+        return [job for job, asked in self.jobs.items() if job not in rows or rows[job].phase != asked.ends]
+
+    def started_too_early(self) -> list[int]:
+        """Jobs that started before a job for which they wait had ended, or though it ended in another way than it must."""
+        return [
+            job for job, asked in self.jobs.items() if self.life(job) and not all(self._met(job, *each) for each in asked.after)
+        ]
+
+    def _met(self, job: int, awaited: int, when: str) -> bool:
+        begins, asked, lines = float(self.life(job)[0][1]), self.jobs[awaited], self.life(awaited)
+        as_required = when == "ended" or asked.ends == {"ok": "finished", "failed": "failed"}[when]
+        return as_required and all(float(line[1]) < begins for line in lines) and bool(lines or asked.ends != "finished")
 
     def inexact(self) -> list[int]:
         """Jobs that did not come to what an uninterrupted run comes to."""
         alone: dict[tuple[str, int], list[str]] = {}
         wrong = []
         for job, asked in self.jobs.items():
+            if asked.ends != "finished":
+                continue
             if (asked.seed, asked.steps) not in alone:
                 alone[asked.seed, asked.steps] = self._alone(asked)
             came_to = [line[2:] for line in self.life(job) if line[0] == "done"]
@@ -148,19 +171,21 @@ class Crowd:
         worst = starts = 0
         beyond, unexplained = [], []
         for job in self.jobs:
-            saved, before_s = 0, 0.0
+            saved, before_s, failed = 0, 0.0, False
             for what, at_s, step, *more in self.life(job):
                 if what == "saved":
                     saved = int(step)
+                elif what == "failed":  # its own doing; it is started again if it was just being suspended
+                    failed = True
                 elif what == "start":
                     lost, since_checkpoint = int(more[0]) - int(step), int(more[0]) - saved
                     starts += 1
                     worst = max(worst, lost)
                     if lost > since_checkpoint:
                         beyond.append(job)
-                    if lost > 0 and not any(_explains(hit, job, before_s, float(at_s)) for hit in hits):
+                    if lost > 0 and not failed and not any(_explains(hit, job, before_s, float(at_s)) for hit in hits):
                         unexplained.append(job)
-                    before_s = float(at_s)
+                    before_s, failed = float(at_s), False
         return StepsLost(starts, worst, beyond, unexplained)
 
     def started_after(self, job: int, at_s: float) -> float | None:

@@ -69,6 +69,55 @@ def test_two_at_the_same_time_are_noticed(crowd: Crowd, job: str, gpu: str, held
     assert crowd.site.violations().startswith(f"{held} is held by another")
 
 
+@pytest.mark.parametrize(
+    ("when", "ends", "begins", "wrong"),
+    [
+        ("ok", "finished", "20.5", []),
+        ("ok", "finished", "19.5", [2]),
+        ("ok", "failed", "20.5", [2]),
+        ("failed", "failed", "20.5", []),
+        ("failed", "finished", "20.5", [2]),
+        ("ended", "failed", "20.5", []),
+        ("ended", "cancelled", "9.5", [2]),
+    ],
+)
+def test_a_job_that_starts_before_another_has_ended_as_it_must_is_noticed(
+    crowd: Crowd, when: str, ends: str, begins: str, wrong: list[int]
+) -> None:
+    lived(crowd, "start 10.0 0 0 1 7", "saved 20.0 8")
+    crowd.jobs = {1: crowd.jobs[1]._replace(ends=ends), 2: crowd.jobs[1]._replace(after=((1, when),))}
+    assert crowd.started_too_early() == [], "it never started"
+    (crowd.site.work / "2.life").write_text(f"start {begins} 0 0 1 8\n")
+    assert crowd.started_too_early() == wrong
+
+
+def test_a_job_that_starts_though_another_never_did_is_noticed(crowd: Crowd) -> None:
+    lived(crowd, "start 10.0 0 0 1 7")
+    crowd.jobs = {2: crowd.jobs[1], 1: crowd.jobs[1]._replace(after=((2, "ok"),))}
+    assert crowd.started_too_early() == [1]
+
+
+def test_one_task_more_than_the_limit_is_noticed(crowd: Crowd) -> None:
+    env = {**_env(), "ROTA_ATTEMPT": "1", "ROTA_ARRAY_ID": "7", "CHAOS_AT_ONCE": "1"}
+    first = subprocess.Popen(_run(crowd.site, "plain", pace="60"), env={**env, "ROTA_JOB_ID": "8", "CUDA_VISIBLE_DEVICES": "0"})
+    try:
+        until((crowd.site.work / "8.life").exists, "the first has its locks")
+        second = subprocess.run(_run(crowd.site, "plain"), env={**env, "ROTA_JOB_ID": "9", "CUDA_VISIBLE_DEVICES": "1"})
+    finally:
+        first.kill()
+        first.wait()
+    assert second.returncode == 3 and crowd.site.violations() == ""
+    assert crowd.notes("over_limit") == ["1 tasks of array 7 run while job 9 attempt 1 begins"]
+
+
+def test_a_job_that_is_to_fail_does_so_each_time_and_explains_the_steps_that_it_loses(crowd: Crowd) -> None:
+    env = {**_env(), "ROTA_ATTEMPT": "1", "ROTA_JOB_ID": "1", "CUDA_VISIBLE_DEVICES": "0"}
+    for _ in range(2):
+        assert subprocess.run(_run(crowd.site, "fails"), env=env, capture_output=True).returncode == 3
+    crowd.jobs[1] = Asked("flow", "fails", "0", 30, "failed")
+    assert crowd.steps_lost([]) == (2, 4, [], []) and crowd.inexact() == []
+
+
 def _run(site: Site, sort: str, pace: str = "0") -> list[str]:
     return [sys.executable, str(SCRIPT), str(site.work), sort, "0", "30", pace]
 

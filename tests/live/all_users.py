@@ -9,7 +9,7 @@ from typing import Any
 from rota.errors import ForbiddenError, RotaError, SpecError, UnknownNameError, UnreachableError
 from rota.wire.client import Client
 from tests.live.agent.users import ANA, LEO, PATH
-from tests.live.harness import Site
+from tests.live.harness import JOB, Site
 from tests.waiting import until
 
 
@@ -27,6 +27,16 @@ class Shared(Site):
             mine.mkdir(mode=0o700)
             os.chown(mine, user.pw_uid, user.pw_gid)
             self.folders[user.pw_uid] = mine
+
+    def open_work(self, work: Path, *files: str) -> None:
+        """Make this the folder where jobs leave their traces: every user may add files to it, and write to the named ones."""
+        self.work = work
+        work.mkdir()
+        work.chmod(0o777)
+        (work / "job.py").write_text(JOB)
+        for name in ("violations", *files):
+            (work / name).touch()
+            (work / name).chmod(0o666)
 
     def shared_client(self) -> Client:
         return Client(f"unix:{self.socket}", None)

@@ -32,17 +32,19 @@ JOB = '''
 """Counts steps, saves when it is told to stop, and holds locks that show who runs at the same time."""
 import fcntl, os, signal, sys, time
 work, steps, pace, leave = sys.argv[1], int(sys.argv[2]), float(sys.argv[3]), int(sys.argv[4])
+mine = sys.argv[5] if len(sys.argv) > 5 else work  # the folder of its user
 job, life = os.environ["ROTA_JOB_ID"], os.environ["ROTA_ATTEMPT"]
 def note(name, text):
-    with open(os.path.join(work, name), "a") as file:
+    with open(name, "a") as file:
         file.write(text + "\\n")
+life_file = os.path.join(mine, f"{job}.life")
 held = []
 for name in [f"job-{job}"] + [f"gpu-{gpu}" for gpu in os.environ["CUDA_VISIBLE_DEVICES"].split(",")]:
     lock = open(os.path.join(work, name + ".lock"), "a")
     try:
         fcntl.flock(lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
     except OSError:
-        note("violations", f"{name} is held by another while job {job} attempt {life} starts")
+        note(os.path.join(work, "violations"), f"{name} is held by another while job {job} attempt {life} starts")
         sys.exit(3)
     held.append(lock)
 stop = False
@@ -50,7 +52,7 @@ def ask(*_):
     global stop
     stop = True
 signal.signal(signal.SIGTERM, ask)
-state = os.path.join(work, f"{job}.step")
+state = os.path.join(mine, f"{job}.step")
 def save(n):
     with open(state + ".new", "w") as file:
         file.write(str(n))
@@ -58,11 +60,11 @@ def save(n):
         os.fsync(file.fileno())
     os.replace(state + ".new", state)
 n = int(open(state).read()) if os.path.exists(state) else 0
-note(f"{job}.life", f"start {time.time()} {n}")
+note(life_file, f"start {time.time()} {n}")
 while n < steps:
     if stop:
         save(n)
-        note(f"{job}.life", f"yield {time.time()} {n}")
+        note(life_file, f"yield {time.time()} {n}")
         sys.exit(leave)
     if not os.path.exists(os.path.join(work, "hurry")):
         time.sleep(pace)
@@ -71,7 +73,7 @@ while n < steps:
         save(n)
     print(f"step {n}/{steps}", flush=True)
 save(n)
-note(f"{job}.life", f"done {time.time()} {n}")
+note(life_file, f"done {time.time()} {n}")
 '''
 
 

@@ -6,6 +6,7 @@ from dataclasses import replace
 import pytest
 
 from rota.core.plan.tactic import Tactics
+from rota.core.reconcile import running_tasks
 from rota.model.array_limit import ArrayLimit
 from rota.placers.packed import Packed
 from rota.policies.queues import QueueMemory
@@ -28,6 +29,9 @@ class WatchedChaos(Chaos):
             array = state.jobs.specs[job].array
             if array is not None:
                 limits.setdefault(array, []).append(job)
+        for array in {spec.array for spec in state.jobs.specs.values() if spec.array is not None}:
+            running = running_tasks(state, array.array)
+            assert len(running) <= array.at_once, (array, running)
         for array, jobs in limits.items():
             self.most[array.array] = max(self.most.get(array.array, 0), len(jobs))
             settled = not state.cycle.needs_plan and state.cycle.call_jobs is None

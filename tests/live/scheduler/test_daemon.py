@@ -15,6 +15,7 @@ from rota.errors import InputError, OptionError, SpecError, UnknownNameError
 from rota.live import starts
 from rota.live.daemon import Daemon
 from rota.live.driver import Driver
+from rota.live.given_beliefs import plain_tenants
 from rota.live.home_setup import HomeSetup
 from rota.live.journal import Journal
 from rota.live.local_channel import LocalChannel
@@ -22,6 +23,7 @@ from rota.live.log_chunks import whole_characters
 from rota.live.replay import replay
 from rota.model.cluster import Cluster
 from rota.model.events import CancelRequested, Submitted
+from rota.model.tenants import Tenants
 from rota.wire.job_filter import JobFilter
 from rota.wire.job_request import JobRequest, Verb
 from rota.wire.rows import RequestRow
@@ -31,8 +33,10 @@ from rota.wire.submission import Submission
 PATIENCE = 300.0
 
 
-def configuration(cluster: str = "4xV100", policy: str = "fifo") -> dict[str, Any]:
-    return {"policy": policy, "placer": "packed", "cluster": cluster, "pretend": True, "settings": {"retry_seconds": 5.0}}
+def configuration(cluster: str = "4xV100", policy: str = "fifo", tenants: Tenants | None = None) -> dict[str, Any]:
+    given = {} if tenants is None else {"tenants": {"text": "tenants.yaml", "value": plain_tenants(tenants)}}
+    settings = {"retry_seconds": 5.0}
+    return {"policy": policy, "placer": "packed", "cluster": cluster, "pretend": True, "settings": settings, "given": given}
 
 
 def _with_policy(cluster: str, named: str, placer: str) -> HomeSetup:
@@ -42,9 +46,13 @@ def _with_policy(cluster: str, named: str, placer: str) -> HomeSetup:
 
 @contextmanager
 def running(
-    home: Path, cluster: str = "4xV100", policy: str = "fifo", tell: Callable[[str], None] = lambda line: None
+    home: Path,
+    cluster: str = "4xV100",
+    policy: str = "fifo",
+    tell: Callable[[str], None] = lambda line: None,
+    tenants: Tenants | None = None,
 ) -> Iterator[Daemon]:
-    chosen = configuration(cluster, policy)
+    chosen = configuration(cluster, policy, tenants)
     failed: list[BaseException] = []
     daemon = Daemon(
         home,

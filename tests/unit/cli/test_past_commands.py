@@ -47,7 +47,23 @@ def test_a_report_in_every_format(served: Served, rota: Rota) -> None:
     code, out, _ = rota("report", "-o", "json")
     assert json.loads(out)["groups"][0]["gpu_seconds"] == 7 * 3600
     code, out, _ = rota("report", "-o", "csv", "--by", "day")
-    assert [row["day"] for row in csv.DictReader(io.StringIO(out))] == ["ana"]
+    (row,) = csv.DictReader(io.StringIO(out))
+    assert row["day"] == "ana" and "reclaims" not in row
+
+
+def test_a_report_states_how_soon_lent_gpus_came_back_if_some_did(served: Served, rota: Rota) -> None:
+    _, out, _ = rota("report", "--by", "tenant")
+    assert "RECLAIM" not in out
+    served.daemon.reclaims = 3
+    code, out, _ = rota("report", "--by", "tenant")
+    lines = out.splitlines()
+    assert code == 0 and lines[0].endswith("RECLAIMS  RECLAIM P99") and lines[1].split()[-3:] == ["3", "1.2", "s"]
+    assert lines[3].startswith("RECLAIM P99: time from arrival to start")
+    _, out, _ = rota("report", "--by", "tenant", "-o", "csv")
+    (row,) = csv.DictReader(io.StringIO(out))
+    assert (row["reclaims"], row["reclaim_seconds_p99"]) == ("3", "1.25")
+    _, out, _ = rota("report", "--by", "tenant", "-o", "json")
+    assert json.loads(out)["total"]["reclaim_seconds_p99"] == 1.25
 
 
 @pytest.mark.parametrize(
@@ -75,6 +91,18 @@ def test_an_export_is_every_job_of_the_last_days(served: Served, rota: Rota) -> 
     assert code == 0 and [(row["id"], row["user"], row["phase"]) for row in rows] == [(str(job), "ana", "finished")]
     code, out, _ = rota("export", "-o", "json")
     assert [each["gpu_seconds"] for each in json.loads(out)] == [0.0]
+
+
+def test_an_export_has_each_task_of_an_array(served: Served, rota: Rota, tmp_path: Path) -> None:
+    """One row for an array would be one job with the work of all its tasks."""
+    for index in range(2):
+        task = served.daemon.end(connect(served.home).submit(["true"], name=f"sift[{index}]").id)
+        served.daemon.change(replace(task, array_id=7, array_index=index, gpu_seconds=60.0, work_seconds=60.0))
+    code, out, _ = rota("export", "-o", "json")
+    assert code == 0 and [(row["name"], row["array_index"]) for row in json.loads(out)] == [("sift[0]", 0), ("sift[1]", 1)]
+    path = str(tmp_path / "past.csv")
+    assert rota("export", "--trace", path)[0] == 0
+    assert [(each.spec.name, each.spec.steps) for each in read_trace(path).arrivals] == [("sift[0]", 60.0), ("sift[1]", 60.0)]
 
 
 def test_an_export_is_a_trace_that_a_simulation_runs(served: Served, rota: Rota, tmp_path: Path) -> None:

@@ -170,6 +170,62 @@ def test_a_tenant_without_a_guarantee_has_what_those_below_it_have(written: Path
     assert read_tenants(written).guarantee("a") == Guarantee(5.0, {"V100": 5.0})
 
 
+MEMBERS = """\
+tenants:
+  vision:
+    members: [ana, leo]
+    max_jobs: 100
+    tenants:
+      labs: {members: eve, user_max_jobs: 5}
+      pretraining:
+  speech: {members: [leo]}
+  closed: {members: []}
+user_max_jobs: 20
+"""
+
+
+def test_members_and_limits_on_jobs(written: Path) -> None:
+    written.write_text(MEMBERS)
+    found = read_tenants(written)
+    assert found.members == {"vision": ("ana", "leo"), "vision/labs": ("eve",), "speech": ("leo",), "closed": ()}
+    assert found.max_jobs == {"vision": 100}
+    assert found.user_max_jobs == {"vision": 20, "vision/labs": 5, "speech": 20, "closed": 20}
+    assert found.members_of("vision/pretraining") == ("ana", "leo"), "as the tenant above"
+    assert found.members_of("vision/labs") == ("eve",) and found.members_of("default") is None
+    assert found.open_to("ana") == ["default", "vision", "vision/pretraining"] and found.open_to("new") == ["default"]
+    assert found.job_limits("vision/labs", "eve") == [("vision", None, 100), ("vision/labs", "eve", 5)]
+    assert found.job_limits("vision/pretraining", "ana") == [("vision", None, 100), ("vision", "ana", 20)]
+    assert found.job_limits("default", "ana") == []
+
+
+def test_the_only_inner_tenant_of_a_member_is_the_tenant_of_jobs_that_name_none(written: Path) -> None:
+    written.write_text(MEMBERS)
+    found = read_tenants(written)
+    assert found.tenant_of_member("ana") == "vision/pretraining", "vision has tenants below it"
+    assert found.tenant_of_member("eve") == "vision/labs"
+    assert found.tenant_of_member("leo") is None, "a member of two"
+    assert found.tenant_of_member("new") is None, "an open tenant has no members"
+
+
+@pytest.mark.parametrize(
+    ("text", "line", "parts"),
+    [
+        ("tenants:\n  a:\n    members:\n", 3, ("members", "no users")),
+        ("tenants:\n  a: {members: {ana: 1}}\n", 2, ("members", "not a list")),
+        ("tenants:\n  a:\n    members: [ana, true]\n", 3, ("members[2]", "not text")),
+        ("tenants:\n  a:\n    members:\n    - ana\n    - ana\n", 5, ("members[2]", "twice")),
+        ("tenants:\n  a: {max_jobs: 0}\n", 2, ("max_jobs", "at least 1")),
+        ("tenants:\n  a: {user_max_jobs: 1.5}\n", 2, ("user_max_jobs", "whole number")),
+        ("tenants: {a: {}}\nuser_max_jobs: many\n", 2, ("user_max_jobs",)),
+        ("tenants:\n  a: {member: [ana]}\n", 2, ("member", "members")),
+    ],
+)
+def test_what_is_wrong_with_members_and_limits_is_named(
+    written: Path, text: str, line: int | None, parts: tuple[str, ...]
+) -> None:
+    test_what_is_wrong_is_named_with_its_line(written, text, line, parts)
+
+
 @pytest.mark.parametrize(
     ("text", "line", "parts"),
     [

@@ -7,6 +7,8 @@ from typing import Any
 import pytest
 
 from rota.agent.attempt_files import AttemptStatus
+from rota.core.scheduler import Scheduler
+from rota.core.setup import Setup
 from rota.core.snapshot import make_codec
 from rota.live.history import JobHistory
 from rota.live.job_events import Cause, EventKind, JobEvent, OtherJob, event_row, sentence
@@ -28,6 +30,8 @@ from rota.model.events import (
     Suspended,
 )
 from rota.model.job import JobSpec
+from rota.model.tenants import Guarantee, Tenants
+from rota.placers.packed import Packed
 from rota.wire.spec import Spec
 from rota.wire.submission import Submission
 from tests.unit.core.helpers import Bench
@@ -40,7 +44,11 @@ class Home:
     """A core with its history and its journal, as a daemon has them. Commands wait until the test answers them."""
 
     def __init__(self, path: Path, cluster: str = "2xV100", **settings: Any) -> None:
+        tenants = settings.pop("tenants", None)
         self.bench = Bench(cluster, **settings)
+        if tenants is not None:
+            setup = Setup(settings=self.bench.core.settings, placer=Packed(), tenants=tenants)
+            self.bench.core = Scheduler.of(self.bench.state.nodes.cluster, setup)
         self.core, self.state = self.bench.core, self.bench.state
         self.journal = Journal(path, WORDS)
         self.history = JobHistory(self.read, kept=0)
@@ -227,6 +235,52 @@ def test_an_attempt_that_runs_counts_up_to_now(home: Home) -> None:
     report = usage_report(home.journal, "tenant", 1, 200.0)
     assert [(each.name, each.gpu_seconds, each.work_seconds) for each in report.groups] == [("vision", 200.0, 180.0)]
     assert report.total.gpus_busy == 2.0 and report.total.mean_wait_seconds == 10.0
+
+
+def test_a_report_by_tenant_states_how_soon_lent_gpus_came_back(tmp_path: Path) -> None:
+    promised = {"vision": Guarantee(2), "speech": Guarantee(4)}
+    home = Home(tmp_path / "j.sqlite", "8xV100", tenants=Tenants(dict.fromkeys(promised, 1.0), guarantees=promised))
+    borrowers = [home.submit(0.0, gpus=2, tenant="vision") for _ in range(4)]
+    home.answer(1.0)
+    report = usage_report(home.journal, "tenant", 1, 5.0)
+    assert [(each.name, each.reclaims) for each in report.groups] == [("vision", None)], "nothing was lent yet"
+    first, second = home.submit(100.0, gpus=2, tenant="speech"), home.submit(100.0, gpus=2, tenant="speech")
+    while home.waiting:
+        home.answer(107.0)
+    beyond = home.submit(110.0, gpus=2, tenant="speech")
+    report = usage_report(home.journal, "tenant", 1, 200.0)
+    assert {each.name: (each.reclaims, each.reclaim_seconds_p99) for each in report.groups} == {
+        "speech": (2, 7.0),
+        "vision": (None, None),
+    }
+    assert (report.total.reclaims, report.total.reclaim_seconds_p99) == (2, 7.0)
+    (start,) = [each for each in home.events(first) if each.kind is EventKind.STARTED]
+    assert (start.reclaim_seconds, start.tenant) == (7.0, "speech")
+    assert sentence(start).endswith(", which its tenant had lent, 7.0s after it arrived")
+    assert event_row(first, start).reclaim_seconds == 7.0
+    assert all(each.reclaims is None for each in usage_report(home.journal, "user", 1, 200.0).groups)
+    for job in (second, first, borrowers[0]):
+        home.end(job, 300.0)
+    while home.waiting:
+        home.answer(310.0)
+    assert home.history.records[beyond].started_s == 310.0
+    assert usage_report(home.journal, "tenant", 1, 400.0).total.reclaims == 2, "GPUs that became free were not lent"
+    assert usage_report(home.journal, "tenant", 1, 2 * DAY).total.reclaims is None, "it was on another day"
+
+
+def test_that_lent_gpus_come_back_for_a_job_is_known_after_a_restart(tmp_path: Path) -> None:
+    tenants = Tenants({"vision": 1.0, "speech": 1.0}, guarantees={"speech": Guarantee(2)})
+    home = Home(tmp_path / "j.sqlite", tenants=tenants)
+    home.submit(0.0, gpus=2, tenant="vision")
+    home.answer(1.0)
+    job = home.submit(10.0, gpus=2, tenant="speech/asr")
+    assert home.history.records[job].reclaims
+    home.history = _restarted(home)
+    while home.waiting:
+        home.answer(20.0)
+    assert not home.history.records[job].reclaims
+    report = usage_report(home.journal, "tenant", 1, 30.0)
+    assert {each.name: each.reclaim_seconds_p99 for each in report.groups} == {"speech/asr": 10.0, "vision": None}
 
 
 def test_nothing_is_written_for_a_job_that_waits_or_progresses(home: Home) -> None:

@@ -15,10 +15,12 @@ from rota.compose.registry import make_policy
 from rota.core.scheduler import Scheduler
 from rota.live.policy_client import PolicyClient
 from rota.live.views import decode_answer, decode_view, encode_answer, encode_view, memory_codec
+from rota.model.allocation import Shares
 from rota.model.cluster import Cluster
 from rota.model.commands import CallPolicy
 from rota.model.events import Allocated, PolicyFailed, PolicyTimedOut, Submitted
 from rota.model.job import JobSpec
+from rota.model.tenants import Tenants
 from rota.placers.packed import Packed
 from rota.sim.engine import Engine
 from rota.sim.physics import Physics
@@ -133,3 +135,32 @@ def test_a_killed_worker_is_replaced(tmp_path: Path) -> None:
         assert isinstance(answers.get(timeout=PATIENCE), Allocated) and client.pid != first
     finally:
         client.close()
+
+
+def test_a_policy_that_names_no_tenants_has_those_of_the_scheduler(tmp_path: Path) -> None:
+    """Also in a worker that replaces a killed one."""
+    core = Scheduler(Cluster.parse("4xV100"), Packed())
+    specs = [JobSpec(gpus=4, tenant=tenant, steps=1e6) for tenant in ("small", "large")]
+    core.step(0.0, [Submitted(job, spec, 0.0) for job, spec in enumerate(specs, 1)])
+    tenants = Tenants({"small": 1.0, "large": 3.0})
+    own = tmp_path / "own.yaml"
+    own.write_text("small: {weight: 9}\nlarge: {weight: 1}\n")
+    for named, large, times in (("hierarchical", 0.75, 2), (f"hierarchical:tenants={own}", 0.1, 1)):
+        answers: queue.Queue[Any] = queue.Queue()
+        command = [sys.executable, "-m", "rota.server.policy_worker", named]
+        client = PolicyClient(command, answers.put, time.monotonic, tenants=tenants)
+        try:
+            for ticket in range(times):
+                client.ask(CallPolicy(ticket, core.view()))
+                found = answers.get(timeout=PATIENCE)
+                assert isinstance(found, Allocated), found
+                shares = found.allocation
+                assert isinstance(shares, Shares)
+                of_large = shares.share if shares.position is None else shares.share[shares.position == 1]
+                assert of_large.sum() == pytest.approx(large, abs=1e-6)
+                assert client.pid is not None
+                os.kill(client.pid, signal.SIGKILL)
+                while client.pid is not None:
+                    time.sleep(0.01)
+        finally:
+            client.close()

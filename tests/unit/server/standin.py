@@ -77,6 +77,8 @@ class Standin:
         self.keys: dict[tuple[str, str], int] = {}
         self.number = 1
         self.problem = ""
+        self.reclaims: int | None = None
+        """Number of jobs in reports that got back GPUs which their tenant had lent; None if there were none."""
         self.asked_ready = 0
         self.stuck: threading.Event | None = None
         """If set, it is not known whether it is ready until this happens."""
@@ -197,6 +199,7 @@ class Standin:
     def jobs(self, wanted: JobFilter = UNFINISHED) -> list[JobRow]:
         found = [row for row in self.rows.values() if (wanted.everything or row.phase not in ENDED) and row.id > wanted.after]
         found = [row for row in found if wanted.user in ("", row.user) and wanted.in_phase(row)]
+        found = [row for row in found if wanted.tasks or row.array_id is None]
         since = datetime.fromtimestamp(wanted.since_s, UTC).isoformat(timespec="seconds")
         return [row for row in found if row.submitted_at >= since][: wanted.limit]
 
@@ -246,6 +249,8 @@ class Standin:
             preempted_seconds=0.0,
             broken_seconds=0.0,
             gpus_busy=0.5,
+            reclaims=self.reclaims,
+            reclaim_seconds_p99=None if self.reclaims is None else 1.25,
         )
         return UsageReportRow(since=now(), until=now(), by=by, groups=[group], total=replace(group, name=None))
 

@@ -1,5 +1,6 @@
 """Access control: the token, the host name, and the size of requests."""
 
+import asyncio
 import json
 import socket
 from pathlib import Path
@@ -10,6 +11,8 @@ from rota.errors import OptionError
 from rota.server import auth
 from rota.server.http_api import make_app
 from rota.server.identities import Identities
+from rota.server.users_file import set_user
+from rota.wire.actor import Role
 from rota.wire.problems import MAX_BODY_BYTES
 from tests.unit.server.asking import ask, raw, submission
 from tests.unit.server.standin import Served, Standin, serve
@@ -53,6 +56,30 @@ def test_the_token_may_be_given_in_small_letters(served: Served) -> None:
 def test_a_short_token_protects_nothing() -> None:
     with pytest.raises(OptionError, match="shorter than 16"):
         Identities("")
+
+
+@pytest.mark.parametrize(
+    ("known", "length", "read"),
+    [(True, 7, 3), (True, MAX_BODY_BYTES + 1, 0), (False, 7, 0)],
+    ids=["viewer", "too-large", "stranger"],
+)
+def test_the_body_of_a_viewer_is_read_before_the_request_is_refused(tmp_path: Path, known: bool, length: int, read: int) -> None:
+    """A client that is still sending when the connection closes would not see the answer."""
+    token = set_user(tmp_path, "wall", Role.VIEWER, token=True)
+    parts, order = [b"abc", b"def", b"g"], []
+
+    async def receive() -> dict[str, object]:
+        order.append("read")
+        return {"type": "http.request", "body": parts.pop(0), "more_body": bool(parts)}
+
+    async def send(message: dict[str, object]) -> None:
+        order.append(str(message.get("status", "body")))
+
+    guard = auth.RequestGuard(send, identities=Identities("x" * 16, tmp_path), allowed_hosts=())
+    headers = [(b"host", b"localhost"), (b"content-length", str(length).encode())]
+    headers += [(b"authorization", f"Bearer {token}".encode())] if known else []
+    asyncio.run(guard({"type": "http", "method": "POST", "path": "/api/v1/jobs", "headers": headers}, receive, send))
+    assert order == [*["read"] * read, "403" if known else "401", "body"]
 
 
 @pytest.mark.parametrize("host", ["localhost", "LOCALHOST:80", "127.0.0.1:7070", "127.9.9.9", "[::1]", "[::1]:7070"])

@@ -116,7 +116,8 @@ def test_names_of_others_can_be_hidden(hiding: Team) -> None:
 
 
 def test_me_says_who_one_is(team: Team) -> None:
-    assert team.ask("eve", "GET", "/me") == (200, {"name": "eve", "role": "viewer", "uid": None})
+    viewer = {"name": "eve", "role": "viewer", "uid": None, "tenants": [], "tenant": None}
+    assert team.ask("eve", "GET", "/me") == (200, viewer)
 
 
 def test_a_user_without_a_token_of_this_scheduler_is_refused(team: Team) -> None:

@@ -2,6 +2,7 @@
 
 import contextlib
 import datetime
+import json
 import os
 import socket
 import subprocess
@@ -15,7 +16,16 @@ from pathlib import Path
 import pytest
 
 import rota
-from rota.errors import InputError, OptionError, PolicyError, RotaError, SpecError, UnknownNameError, UnreachableError
+from rota.errors import (
+    ForbiddenError,
+    InputError,
+    OptionError,
+    PolicyError,
+    RotaError,
+    SpecError,
+    UnknownNameError,
+    UnreachableError,
+)
 from rota.server import changes
 from rota.wire import client as module
 from rota.wire.client import PASSED_ON, Client, connect
@@ -262,6 +272,27 @@ def test_nobody_there(tmp_path: Path) -> None:
 def test_something_else_there(answer: bytes | None, message: str) -> None:
     with something(answer) as url, pytest.raises(UnreachableError, match=message):
         Client(url, "x" * 43, answer_seconds=0.5).jobs()
+
+
+def test_a_refusal_that_comes_before_all_was_sent_is_read(tmp_path: Path) -> None:
+    """A scheduler may close the connection while the client still sends."""
+    text = json.dumps(encode_error(ForbiddenError("you are wall, a viewer", hint="ask an operator"))).encode()
+    answer = b"HTTP/1.1 403 Forbidden\r\nRota-Version: 9\r\nContent-Length: %d\r\n\r\n%s" % (len(text), text)
+
+    def refuse() -> None:
+        line, _ = listening.accept()
+        with line:
+            line.recv(100)
+            line.sendall(answer)
+
+    with socket.socket(socket.AF_UNIX) as listening:
+        listening.bind(str(tmp_path / "socket"))
+        listening.listen()
+        thread = threading.Thread(target=refuse)
+        thread.start()
+        with pytest.raises(ForbiddenError, match="a viewer"):
+            Client(f"unix:{tmp_path / 'socket'}", None).submit("x" * 800_000)  # more than the socket takes
+        thread.join(LONG_SECONDS)
 
 
 def test_an_answer_that_is_no_json() -> None:
