@@ -3,13 +3,15 @@
 An array has a number of its own, before those of its tasks. If a task is submitted again, the new job takes its place.
 """
 
+from array import array
+from bisect import bisect_left
 from collections import Counter
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 
+from rota.live.ended_jobs import JobOutline
 from rota.live.instants import iso
 from rota.live.job_record import JobRecord
 from rota.wire.rows import ENDED, HOLDING, ArrayRow, JobRow
-from rota.wire.submission import Submission
 from rota.wire.task_array import ArrayTask
 
 _ORDER = (
@@ -19,45 +21,80 @@ _ORDER = (
 """Phases, the one first that an array has if one of its tasks has it."""
 
 
+class ArrayJobs:
+    """The jobs of one array, in columns: an array of many tasks may have ended long ago."""
+
+    def __init__(self, task: ArrayTask) -> None:
+        self.name, self.title = task.name, task.title
+        self._indices, self._jobs = array("q"), array("q")
+        """Indices in rising order, and the job of each."""
+
+    def __len__(self) -> int:
+        return len(self._jobs)
+
+    def __iter__(self) -> Iterator[int]:
+        """Yield the jobs by index."""
+        return iter(self._jobs)
+
+    def put(self, index: int, job: int) -> None:
+        at = bisect_left(self._indices, index)
+        if at < len(self) and self._indices[at] == index:
+            self._jobs[at] = job
+        else:
+            self._indices.insert(at, index)
+            self._jobs.insert(at, job)
+
+    def get(self, index: int) -> int | None:
+        at = bisect_left(self._indices, index)
+        return self._jobs[at] if at < len(self) and self._indices[at] == index else None
+
+    def forget(self, jobs: Collection[int]) -> None:
+        kept = [(index, job) for index, job in zip(self._indices, self._jobs, strict=True) if job not in jobs]
+        self._indices, self._jobs = array("q", (index for index, _ in kept)), array("q", (job for _, job in kept))
+
+
 class Arrays:
     """The arrays of one scheduler."""
 
     def __init__(self) -> None:
-        self._jobs: dict[int, dict[int, int]] = {}
-        """Number of each array -> number of the job of each index."""
+        self._jobs: dict[int, ArrayJobs] = {}
+        """Jobs of each array, by its number."""
         self._named: dict[str, list[int]] = {}
         """Name of arrays, with and without their indices -> their numbers."""
 
     def __contains__(self, number: int) -> bool:
         return number in self._jobs
 
-    def add(self, job: int, sent: Submission) -> None:
+    def add(self, job: int, task: ArrayTask | None) -> None:
         """Take in a job. Jobs that are no tasks are left out."""
-        task = sent.task
         if task is None or task.array is None:
             return
         if task.array not in self._jobs:
-            self._jobs[task.array] = {}
-            for name in (task.name, task.title):
+            found = self._jobs[task.array] = ArrayJobs(task)
+            for name in (found.name, found.title):
                 self._named.setdefault(name, []).append(task.array)
-        self._jobs[task.array][task.index] = job
+        self._jobs[task.array].put(task.index, job)
 
-    def forget(self, job: int, sent: Submission) -> None:
-        """Forget a job that was removed."""
-        task = sent.task
-        if task is None or task.array is None:
-            return
-        jobs = self._jobs[task.array]
-        if jobs.get(task.index) == job:
-            del jobs[task.index]
-        if not jobs:
-            del self._jobs[task.array]
-            for name in (task.name, task.title):
-                self._named[name].remove(task.array)
+    def forget(self, removed: Mapping[int, set[int]]) -> None:
+        """Forget jobs that were removed. `removed`: the jobs of each array."""
+        for number, jobs in removed.items():
+            if (found := self._jobs.get(number)) is None:
+                continue
+            found.forget(jobs)
+            if not found:
+                del self._jobs[number]
+                for name in (found.name, found.title):
+                    self._named[name].remove(number)
+                    if not self._named[name]:
+                        del self._named[name]
 
     def jobs(self, number: int) -> list[int]:
         """Return the jobs of an array, by index."""
-        return [job for _, job in sorted(self._jobs[number].items())]
+        return list(self._jobs[number])
+
+    def title(self, number: int) -> str:
+        """Return the name of an array with its indices."""
+        return self._jobs[number].title
 
     def find(self, key: str) -> list[int]:
         """Return the numbers of the arrays that a number or a name means, the oldest first."""
@@ -67,21 +104,21 @@ class Arrays:
 
     def task(self, key: str) -> int | None:
         """Return the job that a text such as `412_7` means; None if it means none."""
-        array, mark, index = key.partition("_")
-        if not (mark and array.isascii() and array.isdigit() and index.isascii() and index.isdigit()):
+        number, mark, index = key.partition("_")
+        if not (mark and number.isascii() and number.isdigit() and index.isascii() and index.isdigit()):
             return None
-        return self._jobs.get(int(array), {}).get(int(index))
+        found = self._jobs.get(int(number))
+        return None if found is None else found.get(int(index))
 
 
-def number_of(record: JobRecord) -> int:
+def number_of(job: JobOutline) -> int:
     """Return the number under which a submission is known: that of the array of a task, or that of the job."""
-    task = record.submitted.task
-    return record.id if task is None or task.array is None else task.array
+    return job.id if job.array is None else job.array
 
 
-def array_row(records: Sequence[JobRecord], phases: Sequence[str], now_s: float) -> JobRow:
-    """Return the row of an array with these tasks, which are in these phases."""
-    first, task = records[0], _task(records[0])
+def array_row(first: JobRecord, records: Sequence[JobOutline], phases: Sequence[str], now_s: float) -> JobRow:
+    """Return the row of an array with these tasks, which are in these phases. `first`: the record of its first task."""
+    task = _task(first)
     spec, counts = first.spec, Counter(phases)
     phase = array_phase(counts)
     began = [each.started_s for each in records if each.started_s is not None]
@@ -125,7 +162,7 @@ def _task(record: JobRecord) -> ArrayTask:
     return record.submitted.task
 
 
-def _left(records: Sequence[JobRecord], phases: Sequence[str], counts: Mapping[str, int], now_s: float) -> float | None:
+def _left(records: Sequence[JobOutline], phases: Sequence[str], counts: Mapping[str, int], now_s: float) -> float | None:
     """Return the time until the array ends if each task runs as long as those that have finished did on average, and as many run
     at once as now; None if no task has finished or runs."""
     running = sum(counts[name] for name in HOLDING)

@@ -19,19 +19,18 @@ from pathlib import Path
 from typing import Any, TypeVar
 
 from rota.core.fold.configured import Configured, CoreEvent
+from rota.core.state.state import State
 from rota.errors import BusyError, OptionError, RotaError, TacticError
 from rota.live.accepting import accepted
-from rota.live.arrays import number_of
 from rota.live.clock import Clock
 from rota.live.cluster_changes import ClusterChanges, device_of, named_nodes, never_run
 from rota.live.dependencies import KnownJobs, find_awaited
 from rota.live.driver_protocol import DriverCommand, DriverContext, DriverProtocol
 from rota.live.durable_writer import DurableWriter
-from rota.live.find_record import JobFinder
-from rota.live.history import JobHistory
+from rota.live.history import JobHistory, Statuses
 from rota.live.home_id import home_id
 from rota.live.home_setup import HomeSetup, known_devices
-from rota.live.job_record import JobRecord
+from rota.live.job_records import LockedReads
 from rota.live.job_requests import JobRequests, events_of
 from rota.live.journal import AskedAbout, Journal
 from rota.live.journal_place import find_journal, open_journal
@@ -61,16 +60,16 @@ from rota.live.queued_requests import (
     Together,
     set_results,
 )
-from rota.live.read_past import event_rows, open_past, usage_report
+from rota.live.read_past import event_rows, open_past, records_reader, usage_report
 from rota.live.ready_row import ready_row
 from rota.live.recovery import Make, lost_with_their_files, recover
 from rota.live.request_rows import request_rows
-from rota.live.requests import check_priority, shown_spec
+from rota.live.requests import check_priority
 from rota.live.status_row import status_row
 from rota.live.takeover_leases import renewals_after_takeover
 from rota.live.tenant_rows import tenant_rows
-from rota.live.trial_rows import trials_of
 from rota.live.upkeep import JournalUpkeep
+from rota.live.whole_job import whole_job
 from rota.model.codec import Codec
 from rota.model.commands import CallPolicy, Command, Launch, SetTimer
 from rota.model.events import Decided, GpusTaken, PolicyTimedOut, TimerFired
@@ -136,9 +135,10 @@ class Daemon:
         self.home, self._words, self.driver = home, codec, driver
         self._worker, self._with_policy = worker, with_policy
         self._on_failure, self._tell = on_failure, tell
-        self.history = JobHistory()
+        self.history = JobHistory(records_reader(home, codec))
         self._items: queue.SimpleQueue[Item] = queue.SimpleQueue()
         self._lock = threading.Lock()
+        self._reads = LockedReads(self._lock, self.history.records)
         self._changes = threading.Condition()
         self._number = 0
         self._stopping = False
@@ -153,8 +153,7 @@ class Daemon:
         self.scheduler = scheduler = recover(self.journal, codec, make) if self.journal.last else make(self.setup)
         self._keeps_next_setup = not self.journal.last or before != scheduler.setup
         """Whether the journal is to keep the setup for its next entry, or already keeps one there."""
-        for job, submitted, record in self.journal.jobs():
-            self.history.restore(JobRecord.of(job, submitted, record))
+        self.history.restore(self.journal.jobs(), tell)
         self.history.adopt(scheduler.state)
         self._notifier = Notifier(home, notify, tell)
         self._old_jobs = OldJobs(home, self.journal, self.history, self._lock, keep_seconds)
@@ -204,7 +203,7 @@ class Daemon:
         check = health_check_of(self.setup.flags)
         return DriverContext(
             wake=lambda: self._items.put(None),
-            submitted=self.history.submitted,
+            submitted=self._submitted,
             clock=self.clock,
             cluster=lambda: self.scheduler.state.nodes.cluster,
             device=lambda gpu: device_of(self.scheduler.state, self._cluster.devices, gpu),
@@ -212,6 +211,13 @@ class Daemon:
             tell=self._tell,
             health=NodeHealth(check, lambda: self.scheduler.state, self.machines.next_drain, lambda: self._items.put(None)),
         )
+
+    def _submitted(self, job: int) -> Submission:
+        """Return the submission of a job. A late report may be about a job that has ended, whose record is in the journal."""
+        found: list[Submission] = []
+        if job not in self.history.records.open:
+            self._journal_writer.write(lambda: found.append(self.history.submitted(job)))
+        return found[0] if found else self.history.submitted(job)
 
     # The loop ----------------------------------------------------------------------------------------------------
 
@@ -292,6 +298,7 @@ class Daemon:
         self._journal_writer.write(lambda: self.journal.append(now, events, decided, noted, asked))
         self._notifier.take(noted.events, self.history.records)
         with self._lock:
+            self.history.settle()
             commands = self.scheduler.commit(decided)
         set_results(answered)
         self.driver.acknowledge()
@@ -424,6 +431,9 @@ class Daemon:
             self._number += 1
             self._changes.notify_all()
 
+    def _now(self) -> tuple[State, Statuses, float]:
+        return self.scheduler.state, self.driver.running(), self.clock()
+
     # Requests ----------------------------------------------------------------------------------------------------
 
     def submit(self, sent: Submission, by: Actor | None = None) -> JobRow:
@@ -437,22 +447,24 @@ class Daemon:
         that is refused. A job whose key is known is not submitted again."""
         items, possible = [], set[Kind]()
         known = KnownJobs(self.history, None if by is None else by.names_of)
+        self._reads(lambda: self.history.keys.fetch(submissions), known.read)
         for index, each in enumerate(submissions):
             with naming(index):
                 items.append(self._request(each, by, known, possible))
                 known.add(each.spec.name, items[-1])
         self._items.put(Together(items))
         taken = [self._answer(item.done) for item in items]
-        return [TakenRow(id=job, name=self.job(str(job)).name) for job in taken]
+        with self._lock:
+            return [TakenRow(id=job, name=self.history.name_of(job)) for job in taken]
 
     def _request(self, sent: Submission, by: Actor | None, known: KnownJobs, possible: set[Kind] | None = None) -> NewItem:
         """Return the request for a submission. `known`: jobs for which it may wait; `possible`: kinds of jobs that can run here,
         which are not checked again."""
         sent = by_membership(sent, self.scheduler.state.tenants.tenants)
         tasks = tasks_of(sent) if is_array(sent) else [sent]
-        before = self.history.keys.find(tasks[0])
+        before = self._reads(lambda: self.history.known_number(tasks[0]), known.read)
         if before is not None:  # even if no new job can be accepted now
-            return KnownJobAgain(number_of(self.history.records[before]), Future())
+            return KnownJobAgain(before, Future())
         self._journal_writer.check_room()
         first = self._prepared(tasks[0], by, known, possible)
         return new_array(first, tasks) if is_array(sent) else first
@@ -496,8 +508,8 @@ class Daemon:
         """Carry out a request about jobs in one transaction, for all of them or for none. Raise if a name matches no job, or
         several, or if the request cannot be carried out for one of its jobs. `by`: who sent it; None for the program itself,
         which may change all jobs."""
+        ended = self._reads(lambda: self._about_jobs.ended(wanted, by))
         with self._lock:
-            ended = self._about_jobs.ended(wanted, by)
             found = self._about_jobs.resolve(wanted, by, self.scheduler.state) if wanted.dry_run else None
         if found is None:
             if ended:
@@ -506,49 +518,36 @@ class Daemon:
             again = {record.id: self._prepared(self._about_jobs.again(record, wanted, by), by, known) for record in ended}
             self._items.put(item := AboutJobs(wanted, by, again, Future()))
             found = self._answer(item.done)
-        with self._lock:
-            arrays, statuses = self._about_jobs.arrays(wanted, by), self.driver.running()
-            return request_rows(self.history, found, arrays, self.scheduler.state, statuses, self.clock())
+        return self._reads(lambda: request_rows(self.history, found, self._about_jobs.arrays(wanted, by), *self._now()))
 
     def change_job(self, job: int, spec: Spec, changed: Collection[str], by: Actor | None = None) -> JobRow:
         """Give a job other values of these fields. Raise if it has ended, or if it cannot have them."""
         check_priority(spec.priority, operator=by is None or by.is_operator)
         if by is not None:
-            by.check_owns(self.history.one(job).submitted.user, f"Job {job}")
+            by.check_owns(self._reads(lambda: self.history.outline(job)).user, f"Job {job}")
         self._items.put(item := ChangeJob(job, spec, frozenset(changed), None if by is None else by.name, Future()))
         return self.job(str(self._answer(item.done)))
 
     def jobs(self, wanted: JobFilter = UNFINISHED) -> list[JobRow]:
-        with self._lock:
-            return by_number(self.history, self.scheduler.state, self.driver.running(), self.clock(), wanted)
+        return self._reads(lambda: by_number(self.history, *self._now(), wanted))
 
     def page(self, wanted: JobFilter = UNFINISHED) -> PageRow:
-        with self._lock:
-            return page_of(self.history, self.scheduler.state, self.driver.running(), self.clock(), wanted)
+        return self._reads(lambda: page_of(self.history, *self._now(), wanted))
 
     def job(self, key: str, unique: bool = False, user: str | None = None) -> JobRow:
         """Return a job. `user`: the user among whose jobs a name is looked up; None for all users."""
-        with self._lock:
-            finder = JobFinder(self.history.records, user, self.history.arrays)
-            array = finder.find_array(key, unique=unique)
-            if array is not None:
-                return self.history.array_rows([array], self.scheduler.state, self.clock())[0]
-            record = finder.find(key, unique=unique)
-            row = self.history.rows([record], self.scheduler.state, self.driver.running(), self.clock())[0]
-            trials = trials_of(self.scheduler.state, record.id, self.history.records, user)
-            return replace(row, spec={**shown_spec(record.current, record.name), "after": record.after}, trials=trials)
+        return self._reads(lambda: whole_job(self.history, *self._now(), key, unique=unique, user=user))
 
     def why(self, job: int) -> WhyRow:
         late = self.driver.late_starts().get(job, "")
-        with self._lock:
-            found = self.history.why(self.history.one(job), self.scheduler.state, self.driver.running(), self.clock())
+        found = self._reads(lambda: self.history.why(self.history.one(job), *self._now()))
         named = [replace(each, sentence=f"{each.sentence} {late}") if each.code == STARTING else each for each in found.reasons]
         return replace(found, reasons=named) if late else found
 
     def events(self, job: int, user: str | None = None) -> list[EventRow]:
         """Return the events of a job, the oldest first. `user`: the user whose jobs are named; None for all users."""
         with open_past(self.home, self._words) as journal:
-            return event_rows(journal, self.history.one(job), user)
+            return event_rows(journal, self._reads(lambda: self.history.one(job)), user)
 
     def report(self, by: str, days: int) -> UsageReportRow:
         """Return the usage of the last days in UTC, today included, by user, tenant, type or day."""
@@ -557,8 +556,7 @@ class Daemon:
 
     def logs(self, job: int, offset: int, limit: int, tail: int | None = None) -> LogChunk:
         """Return a piece of a job's output: from an offset, or with `tail` its last lines."""
-        with self._lock:
-            ended = self.history.one(job).ended
+        ended = self._reads(lambda: self.history.outline(job)).ended
         return log_chunk(self.driver, job, offset, limit, tail, ended)
 
     def status(self) -> StatusRow:

@@ -7,9 +7,11 @@ before the names of earlier jobs.
 from collections.abc import Mapping
 
 from rota.errors import RotaError, SpecError
+from rota.live.ended_jobs import JobOutline
 from rota.live.find_record import JobFinder
 from rota.live.history import JobHistory
 from rota.live.job_record import JobRecord
+from rota.live.job_records import JobRecords
 from rota.live.queued_requests import Awaited, KnownJobAgain, NewArray, NewJob
 from rota.model.dependency import Dependency
 from rota.wire.spec import After, Spec
@@ -25,6 +27,8 @@ class KnownJobs:
         self.history, self.names_of = history, names_of
         self.finder = JobFinder(history.records, names_of, history.arrays)
         self.earlier: list[EarlierItem] = []
+        self.read: dict[int, JobRecord] = {}
+        """Records that were read from the journal for this request."""
         self._by_name: dict[str, list[EarlierItem]] = {}
 
     def add(self, name: str | None, item: EarlierItem) -> None:
@@ -57,20 +61,20 @@ def _found(at: int, after: After, known: KnownJobs) -> list[Awaited]:
         return [Awaited(None, same[0], after.when)]
     try:
         array = known.finder.find_array(str(after.job), unique=True)
-        records = [known.finder.find(str(after.job), unique=True)] if array is None else known.history.tasks(array)
+        jobs = [known.finder.find(str(after.job), unique=True)] if array is None else known.history.tasks(array)
     except RotaError as error:
         raise SpecError(error.message, field=field, hint=error.hint or hint) from None
-    for record in records:
-        _check_possible(record, after, field, known)
-    return [Awaited(record.id, None, after.when) for record in records if not record.ended]
+    for job in jobs:
+        _check_possible(job, after, field, known)
+    return [Awaited(job.id, None, after.when) for job in jobs if not job.ended]
 
 
-def _check_possible(record: JobRecord, after: After, field: str, known: KnownJobs) -> None:
+def _check_possible(job: JobOutline, after: After, field: str, known: KnownJobs) -> None:
     """Raise SpecError if a job has ended in another way than it must."""
-    if record.ended and not after.when.met(record.phase):
-        said = "was cancelled" if record.phase == "cancelled" else f"has {record.phase}"
-        name = f" {record.name}" if known.names_of in (None, record.submitted.user) else ""
-        problem = f"job {record.id}{name} {said}, so this job could never start when it {after.when.text}."
+    if job.ended and not after.when.met(job.phase):
+        said = "was cancelled" if job.phase == "cancelled" else f"has {job.phase}"
+        name = f" {job.name}" if known.names_of in (None, job.user) else ""
+        problem = f"job {job.id}{name} {said}, so this job could never start when it {after.when.text}."
         raise SpecError(problem, field=field, value=str(after.job), hint="leave it out, or rota requeue that job first")
 
 
@@ -81,12 +85,12 @@ def dependencies_of(item: NewJob, numbers: Mapping[int, int], history: JobHistor
     for each in item.after:
         number = each.job if each.job is not None else numbers.get(id(each.item), -1)
         for job in history.arrays.jobs(number) if number in history.arrays else [number]:
-            record = history.records.get(job)
-            if record is None or not (record.ended and each.when.met(record.phase)):
+            known = history.records.outline(job) if job in history.records else None
+            if known is None or not (known.ended and each.when.met(known.phase)):
                 found.append(Dependency(job, each.when))
     return tuple(found)
 
 
-def still_awaited(record: JobRecord, records: Mapping[int, JobRecord]) -> list[After]:
+def still_awaited(record: JobRecord, records: JobRecords) -> list[After]:
     """Return the dependencies of a job whose jobs have not ended. If it is submitted again, it waits for these only."""
-    return [After.model_validate(each) for each in record.after if each["job"] in records and not records[each["job"]].ended]
+    return [After.model_validate(each) for each in record.after if each["job"] in records and not records.has_ended(each["job"])]

@@ -22,6 +22,7 @@ from rota.live.gpu_stay import (
 )
 from rota.live.job_events import Cause, EventKind, JobEvent, OtherJob
 from rota.live.job_record import JobRecord
+from rota.live.job_records import JobRecords
 from rota.live.usage import UsageAmounts, UsageLedger, UsageRow
 from rota.model.commands import Launch, Resume
 from rota.model.events import (
@@ -59,7 +60,7 @@ class KeptEvent(NamedTuple):
 class EventNotes:
     """Events and amounts that the journal has not got yet."""
 
-    def __init__(self, records: Mapping[int, JobRecord]) -> None:
+    def __init__(self, records: JobRecords) -> None:
         self._records = records
         self._ledger = UsageLedger()
         self._events: list[KeptEvent] = []
@@ -96,7 +97,7 @@ class EventNotes:
         """Note the GPUs of jobs that are launched or resumed, from the moment of the decision. Return these jobs."""
         found = []
         for command in decided.commands:
-            record = self._records.get(command.job)
+            record = self._records.open.get(command.job)
             if record is None or command.job not in state.jobs.row:
                 continue
             stay = record.stay
@@ -115,7 +116,7 @@ class EventNotes:
         """Book the time of jobs whose partners came or left, since they hold another fraction of their GPUs now. Return them."""
         found = []
         for job in jobs:
-            stay = self._records[job].stay
+            stay = self._records.writable(job).stay
             if stay is None or stay.since_s is None or not stay.gpus or job not in state.jobs.attempts:
                 continue
             if (share := share_now(state, job, stay.gpus)) != stay.share:
@@ -313,9 +314,7 @@ class EventNotes:
             return {}
         gpus, want = np.array(stay.gpus), state.jobs.desired.get(record.id)
         others = sorted(state.nodes.planned.holders(gpus) - {record.id})
-        given = tuple(
-            OtherJob(job, self._records[job].name, self._records[job].submitted.user) for job in others if job in self._records
-        )
+        given = tuple(OtherJob(job, each.name, each.user) for job in others if (each := self._records.open.get(job)) is not None)
         answer = state.cycle.answer
         why: dict[str, Any] = {"given_to": given, "policy": answer.policy if answer is not None else None}
         draining = set(state.nodes.cluster.gpu_node[gpus].tolist()) & state.nodes.draining

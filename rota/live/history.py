@@ -1,9 +1,11 @@
 """The job history: what clients see of each job. The journal stores it, in the same transactions as its entries.
 
-The scheduler forgets a job when it has ended, and never knows its command. The history keeps both.
+The scheduler forgets a job when it has ended, and never knows its command. The history keeps both: of ended jobs in the journal,
+with an outline in memory.
 """
 
-from collections.abc import Iterable, Mapping
+import time
+from collections.abc import Callable, Collection, Iterable, Mapping
 from typing import Any
 
 from rota.agent.attempt_files import AttemptStatus
@@ -13,18 +15,21 @@ from rota.core.fold.configured import CoreEvent
 from rota.core.fold.setbacks import MAX_SETBACKS
 from rota.core.state.state import State
 from rota.errors import ConflictError
-from rota.live.arrays import Arrays, array_row
+from rota.live.arrays import Arrays, array_row, number_of
 from rota.live.attempt_rate import step_rate
+from rota.live.ended_jobs import EndedJob, JobOutline
 from rota.live.event_notes import EventNotes, lost_nodes
 from rota.live.instants import iso
 from rota.live.job_changes import changes_of
 from rota.live.job_events import JobEvent
 from rota.live.job_record import UNSAVED, JobRecord, unsaved
+from rota.live.job_records import KEPT_RECORDS, JobRecords, ReadRecords
 from rota.live.job_rows import make_row, phase_of
 from rota.live.journal_history import KeptJob, Noted
 from rota.live.parking_text import parking_of
 from rota.live.submission_keys import SubmissionKeys
 from rota.live.unfinished_jobs import UnfinishedJobs
+from rota.model.codec import Plain
 from rota.model.commands import SuspendKind
 from rota.model.counted import counted
 from rota.model.events import (
@@ -40,9 +45,12 @@ from rota.model.events import (
     Suspended,
 )
 from rota.model.job import Phase
-from rota.wire.rows import JobRow, ReasonRow, WhyRow
+from rota.wire.rows import ENDED, JobRow, ReasonRow, WhyRow
 from rota.wire.submission import Submission, encode_submission
+from rota.wire.task_array import ArrayTask
 
+TELL_SECONDS = 2.0
+"""Time between two lines about a start that takes long, in seconds."""
 Statuses = Mapping[int, AttemptStatus]
 """Job number -> status."""
 
@@ -50,69 +58,106 @@ Statuses = Mapping[int, AttemptStatus]
 class JobHistory:
     """Records by job number, and their rows."""
 
-    def __init__(self) -> None:
-        self.records: dict[int, JobRecord] = {}
-        self.keys = SubmissionKeys()
+    def __init__(self, read: ReadRecords | None = None, kept: int = KEPT_RECORDS) -> None:
+        """`read`: reads records from the journal; None if there is none, so that all stay in memory. `kept`: the number of ended
+        jobs whose records stay in memory."""
+        self.records = JobRecords(read, kept)
+        self.keys = SubmissionKeys(self.records)
         self.arrays = Arrays()
         self._rows: dict[int, tuple[Any, JobRow]] = {}
+        """Rows of unfinished jobs."""
         self.changed: set[int] = set()
         """Jobs whose records have changed since the journal got them."""
         self._added: set[int] = set()
         """Jobs whose records the journal has never had."""
+        self._written: set[int] = set()
+        """Jobs whose records were written last."""
         self._finished: set[tuple[int, int]] = set()
         self._failed: set[tuple[int, int]] = set()
         """Attempts with a part that failed. `_finished` has those with a part that finished."""
         self.unfinished = UnfinishedJobs()
         self._notes = EventNotes(self.records)
 
-    def restore(self, record: JobRecord) -> None:
-        """Take in a record from the journal."""
-        self.records[record.id] = record
+    def restore(self, jobs: Iterable[tuple[int, Plain, Plain]], tell: Callable[[str], None] = lambda line: None) -> None:
+        """Take in the jobs of the journal, by number. Of an ended one only the outline stays in memory. `tell`: takes lines about
+        the progress, if it takes long."""
+        next_s = time.monotonic() + TELL_SECONDS
+        for count, (job, sent, plain) in enumerate(jobs, 1):
+            if count % 1000 == 0 and time.monotonic() > next_s:
+                next_s = time.monotonic() + TELL_SECONDS
+                tell(f"{count:,} jobs were read from the journal so far")
+            if plain.get("phase") not in ENDED or not self.records.can_read:
+                self._restore(JobRecord.of(job, sent, plain))
+                continue
+            self.records.add_ended(outline := EndedJob.of_plain(job, sent, plain))
+            self.keys.add_ended(job, outline.user, sent.get("idempotency_key") or None)
+            if sent.get("task") is not None:
+                self.arrays.add(job, ArrayTask(**sent["task"]))
+
+    def _restore(self, record: JobRecord) -> None:
+        self.records.add(record)
         if not record.ended:
             self.unfinished.add(record.submitted)
         self.keys.add(record.id, record.submitted)
-        self.arrays.add(record.id, record.submitted)
+        self.arrays.add(record.id, record.submitted.task)
 
     def add(self, record: JobRecord) -> None:
-        self.restore(record)
+        self._restore(record)
         self.changed.add(record.id)
         self._added.add(record.id)
         self._notes.submitted(record)
+
+    def known_number(self, sent: Submission) -> int | None:
+        """Return the number of the job, or of its array, that was submitted with the key of a submission; None if there is none.
+        Raise ConflictError if another job was submitted with it."""
+        job = self.keys.find(sent)
+        return None if job is None else number_of(self.records.outline(job))
+
+    def name_of(self, number: int) -> str:
+        """Return the name of a job or an array, as in its row."""
+        return self.arrays.title(number) if number in self.arrays else self.records.outline(number).name
 
     def adopt(self, state: State) -> None:
         """Give the attempts of an earlier version, which kept no usage, a stay on their GPUs. Call it after the records were
         restored, before anything is folded."""
         for job, attempt in state.jobs.attempts.items():
-            record = self.records[job]
+            record = self.records.writable(job)
             if record.stay is None or record.stay.attempt != attempt.number:
                 self._notes.adopt(record, state)
                 self.changed.add(job)
 
     def ended_before(self, until_s: float) -> list[int]:
-        """Return the jobs that ended before an instant, in order of submission."""
-        return [job for job, each in self.records.items() if each.ended and each.ended_s is not None and each.ended_s < until_s]
+        """Return the jobs that ended before an instant, in order of submission. The journal has all of them."""
+        return self.records.ended.ended_before(until_s)
 
-    def forget(self, jobs: Iterable[int]) -> None:
+    def forget(self, jobs: Collection[int]) -> None:
         """Forget ended jobs."""
-        for job in jobs:
-            sent = self.records.pop(job).submitted
-            self.keys.forget(sent)
-            self.arrays.forget(job, sent)
-            self._rows.pop(job, None)
+        tasks: dict[int, set[int]] = {}
+        for each in self.records.outlines(list(jobs)):
+            if each.array is not None:
+                tasks.setdefault(each.array, set()).add(each.id)
+        self.arrays.forget(tasks)
+        self.keys.forget(set(jobs))
+        self.records.remove(jobs)
 
     def take_noted(self) -> Noted:
         """Return what has changed since the last call, for the journal."""
-        found = {
-            job: KeptJob(
-                encode_submission(self.records[job].submitted) if job in self._added else None,
-                self.records[job].to_plain(),
-                self.records[job].ended,
-            )
-            for job in sorted(self.changed)
-        }
+        found = {}
+        for job in sorted(self.changed):
+            record = self.records.open[job]
+            spec = encode_submission(record.submitted) if job in self._added else None
+            found[job] = KeptJob(spec, record.to_plain(), record.ended)
+        self._written = set(found)
         self.changed.clear()
         self._added.clear()
         return Noted(found, *self._notes.take())
+
+    def settle(self) -> None:
+        """Take the records of ended jobs out of memory, now that the journal has what `take_noted` returned."""
+        for record in self.records.settle(self._written - self.changed):
+            self.keys.settle(record.id, record.submitted)
+            self._rows.pop(record.id, None)
+        self._written = set()
 
     def submitted(self, job: int) -> Submission:
         return self.records[job].current
@@ -144,7 +189,7 @@ class JobHistory:
                 self._note_request(event, before, asked)
             elif isinstance(event, Started | Suspended | Exited) and self._counts(event, attempts, finished, state):
                 over = event.job not in state.jobs.row
-                record = self.records[event.job]
+                record = self.records.writable(event.job)
                 end = self._note(record, event, parts.get(event.job), state, cancelled=over and event.job in asked)
                 if end is not None and over:
                     last[event.job] = end
@@ -153,7 +198,7 @@ class JobHistory:
         self._note_vanished(events, attempts, asked, last, state, parts)
         new = {event.job for event in events if isinstance(event, Submitted)}
         for job in (before | new) - state.jobs.row.keys():
-            record = self.records[job]
+            record = self.records.writable(job)
             how, because = state.jobs.ended_because.get(job, (Phase.FAILED, ""))
             record.phase = "finished" if job in finished else "cancelled" if job in asked else how.label
             record.ended_s = record.ended_s if record.ended_s is not None else state.now_s
@@ -198,7 +243,7 @@ class JobHistory:
         """Record a request, and who asked."""
         if isinstance(event, CancelRequested):
             asked.add(event.job)
-        if event.job not in before or (record := self.records.get(event.job)) is None or record.ended:
+        if event.job not in before or (record := self.records.open.get(event.job)) is None or record.ended:
             return
         if isinstance(event, CancelRequested):
             record.cancelled_by = record.cancelled_by or event.by
@@ -230,7 +275,7 @@ class JobHistory:
         living = state.jobs.attempts
         gone = [job for job, number in attempts.items() if (alive := living.get(job)) is None or alive.number != number]
         for job in gone:
-            record = self.records[job]
+            record = self.records.writable(job)
             found = self._notes.vanished(record, parts.get(job), state, lost_nodes(events, state))
             self.changed.add(job)
             if job not in state.jobs.row:
@@ -298,12 +343,16 @@ class JobHistory:
 
     # Reading -----------------------------------------------------------------------------------------------------
 
-    def phases(self, records: Iterable[JobRecord], state: State) -> list[str]:
-        """Return the phase of each record, as in its row."""
+    def phases(self, records: Iterable[JobOutline], state: State) -> list[str]:
+        """Return the phase of each job, as in its row."""
         found, table = state.jobs.row, state.jobs.table.phase.tolist()
         return [
             record.phase if (row := found.get(record.id)) is None else phase_of(record, Phase(table[row])) for record in records
         ]
+
+    def outline(self, job: int) -> JobOutline:
+        """Return what is in memory of a job. Raise ConflictError if the number is that of an array."""
+        return self.one(job) if job in self.arrays else self.records.outline(job)
 
     def one(self, job: int) -> JobRecord:
         """Return the record of a job. Raise ConflictError if the number is that of an array."""
@@ -314,16 +363,17 @@ class JobHistory:
             raise ConflictError(problem, field="job", value=str(job), hint=f"{job}_{first.index}, for one of its tasks")
         return self.records[job]
 
-    def tasks(self, array: int) -> list[JobRecord]:
-        """Return the records of an array's tasks, by index."""
-        return [self.records[job] for job in self.arrays.jobs(array)]
+    def tasks(self, array: int) -> list[JobOutline]:
+        """Return an array's tasks, by index."""
+        return self.records.outlines(self.arrays.jobs(array))
 
-    def array_rows(self, arrays: Iterable[int], state: State, now_s: float) -> list[JobRow]:
+    def array_rows(self, arrays: Collection[int], state: State, now_s: float) -> list[JobRow]:
         """Return a row for each of these arrays."""
+        firsts = self.records.many(self.arrays.jobs(each)[0] for each in arrays)
         tasks = [self.tasks(each) for each in arrays]
-        phases, at, found = self.phases([record for some in tasks for record in some], state), 0, []
-        for some in tasks:
-            found.append(array_row(some, phases[at : at + len(some)], now_s))
+        phases, at, found = self.phases([task for some in tasks for task in some], state), 0, []
+        for first, some in zip(firsts, tasks, strict=True):
+            found.append(array_row(first, some, phases[at : at + len(some)], now_s))
             at += len(some)
         return found
 
@@ -333,10 +383,10 @@ class JobHistory:
         for record in records:
             row = state.jobs.row.get(record.id)
             standing = (-1, 0) if row is None else (phases[row], codes[row])
-            if record.id in latest or record.id in state.jobs.attempts:
+            if record.id in latest or record.id in state.jobs.attempts or record.id not in self.records.open:
                 found.append(make_row(record, state, standing, latest.get(record.id), now_s))
                 continue
-            # The row of a job that waits or has ended stays the same until something happens to it. Most jobs are like this.
+            # The row of a job that waits stays the same until something happens to it. Most unfinished jobs are like this.
             key = (
                 standing,
                 record.phase,
@@ -356,8 +406,9 @@ class JobHistory:
     def why(self, record: JobRecord, state: State, latest: Statuses, now_s: float) -> WhyRow:
         found = explain(state, record.id) if record.id in state.jobs.row else []
         ahead: list[JobRecord] = []
-        for explanation in found:
-            ahead = [self.records[job] for job in _numbers(explanation.facts.get("ahead")) if job in self.records] or ahead
+        for explanation in found:  # these are unfinished
+            jobs = _numbers(explanation.facts.get("ahead"))
+            ahead = [self.records.open[job] for job in jobs if job in self.records.open] or ahead
         return WhyRow(
             job=self.rows([record], state, latest, now_s)[0],
             reasons=[ReasonRow(code=e.code.name, sentence=e.sentence, facts=_plain(e.facts)) for e in found],

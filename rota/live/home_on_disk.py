@@ -18,14 +18,12 @@ from rota.live.driver_protocol import DriverContext
 from rota.live.find_record import find_array, find_record
 from rota.live.history import JobHistory
 from rota.live.instants import iso
-from rota.live.job_record import JobRecord
 from rota.live.journal import Journal
 from rota.live.listing import by_number
 from rota.live.log_chunks import MAX_BYTES, log_chunk
-from rota.live.read_past import event_rows, open_past, usage_report
+from rota.live.read_past import event_rows, open_past, records_reader, usage_report
 from rota.live.recovery import Make, recover
-from rota.live.requests import shown_spec
-from rota.live.trial_rows import trials_of
+from rota.live.whole_job import whole_job
 from rota.model.codec import Codec
 from rota.wire.client import log_pieces
 from rota.wire.home import is_held
@@ -38,9 +36,8 @@ class HomeOnDisk:
 
     def __init__(self, home: Path, journal: Journal, make: Make, codec: Codec) -> None:
         self.home, self._words = home, codec
-        self._history = JobHistory()
-        for job, submitted, record in journal.jobs():
-            self._history.restore(JobRecord.of(job, submitted, record))
+        self._history = JobHistory(records_reader(home, codec))
+        self._history.restore(journal.jobs())
         self._scheduler = recover(journal, codec, make)
         self._history.adopt(self._scheduler.state)
         self.as_of = iso(self._scheduler.state.now_s)
@@ -92,13 +89,8 @@ class HomeOnDisk:
 
     def job(self, key: int | str, *, unique: bool = False) -> JobRow:
         """As `Client.job`."""
-        array = find_array(self._history.records, str(key), self._history.arrays, unique=unique)
-        if array is not None:
-            row = self._history.array_rows([array], self._scheduler.state, self._clock())[0]
-            return replace(row, as_of=self.as_of)
-        record = find_record(self._history.records, str(key), unique=unique, arrays=self._history.arrays)
-        trials = trials_of(self._scheduler.state, record.id, self._history.records)
-        return replace(self._rows([record])[0], spec=shown_spec(record.current, record.name), trials=trials)
+        row = whole_job(self._history, self._scheduler.state, self._running, self._clock(), str(key), unique=unique)
+        return replace(row, as_of=self.as_of)
 
     def events(self, key: int | str) -> list[EventRow]:
         """As `Client.events`. What happened after the scheduler stopped is not among them."""
@@ -112,10 +104,6 @@ class HomeOnDisk:
         """As `Client.report`."""
         with open_past(self.home, self._words) as journal:
             return usage_report(journal, by, days, self._clock())
-
-    def _rows(self, records: list[JobRecord]) -> list[JobRow]:
-        rows = self._history.rows(records, self._scheduler.state, self._running, self._clock())
-        return [replace(row, as_of=self.as_of) for row in rows]
 
     # Logs --------------------------------------------------------------------------------------------------------
 

@@ -91,8 +91,27 @@ class JobRecord:
         return self.changes.get("name") or self.submitted.spec.name or f"job-{self.id}"
 
     @property
+    def user(self) -> str:
+        return self.submitted.user
+
+    @property
     def ended(self) -> bool:
         return self.phase in ENDED
+
+    @property
+    def array(self) -> int | None:
+        """Number of the array of which it is a task; None if it is none."""
+        return None if self.submitted.task is None else self.submitted.task.array
+
+    @property
+    def has_notify(self) -> bool:
+        """Whether its spec states who is notified."""
+        return self.submitted.spec.notify is not None
+
+    @property
+    def has_uid(self) -> bool:
+        """Whether it runs as a Unix user of its own."""
+        return self.submitted.uid is not None
 
     def to_plain(self) -> dict[str, Any]:
         """Return the row for the journal: every field that does not have its default."""

@@ -15,6 +15,7 @@ from rota.core.state.state import State
 from rota.errors import ConflictError, ForbiddenError, SpecError
 from rota.live.arrays import number_of
 from rota.live.dependencies import still_awaited
+from rota.live.ended_jobs import JobOutline
 from rota.live.find_record import JobFinder
 from rota.live.history import JobHistory, Statuses
 from rota.live.job_changes import change_event
@@ -42,23 +43,23 @@ class JobRequests:
         """Return what a request means for each of its jobs. Raise if a name is wrong, or if it cannot be carried out for one.
         `by`: who sent it; None for the program itself. `again`: ended jobs that are ready to be submitted again; None for a dry
         run."""
-        records = self._records(wanted, by, state)
+        jobs = self._jobs(wanted, by, state)
         statuses = self._statuses() if wanted.verb in (Verb.SUSPEND, Verb.REQUEUE) else {}
         found = []
-        for record, phase in zip(records, self._history.phases(records, state), strict=True):
-            changes = self._changes(wanted, record, phase, state)
-            if record.ended and wanted.verb is Verb.REQUEUE and again is not None and record.id not in again:
-                raise ConflictError("has just ended.", field="job", value=str(record.id), hint="the same command again")
-            if changes and not record.ended:
-                self._check(wanted, record, phase, state, statuses)
-            found.append(Requested(record.id, phase, changes, record.id))
+        for job, phase in zip(jobs, self._history.phases(jobs, state), strict=True):
+            changes = self._changes(wanted, job, phase, state)
+            if job.ended and wanted.verb is Verb.REQUEUE and again is not None and job.id not in again:
+                raise ConflictError("has just ended.", field="job", value=str(job.id), hint="the same command again")
+            if changes and not job.ended:
+                self._check(wanted, job, phase, state, statuses)
+            found.append(Requested(job.id, phase, changes, job.id))
         return found
 
     def ended(self, wanted: JobRequest, by: Actor | None) -> list[JobRecord]:
         """Return the ended jobs that a request submits again."""
         if wanted.verb is not Verb.REQUEUE or wanted.dry_run:
             return []
-        return [record for record in self._named(wanted, by) if record.ended]
+        return self._history.records.many(job.id for job in self._named(wanted, by) if job.ended)
 
     def arrays(self, wanted: JobRequest, by: Actor | None) -> list[int]:
         """Return the numbers of the arrays that a request names."""
@@ -84,7 +85,7 @@ class JobRequests:
 
     def change(self, item: ChangeJob, state: State, now_s: float) -> JobChanged:
         """Return the event of a change. Raise if the job has ended, or if it cannot have these values."""
-        record = self._history.one(item.job)
+        record = self._history.outline(item.job)
         if record.ended:
             raise ConflictError(
                 f"has ended: {record.phase}.", field="job", value=str(record.id), hint=f"rota requeue {record.id}"
@@ -102,27 +103,27 @@ class JobRequests:
                 raise SpecError(problem, field="max_run_time", value=value, hint=f"more than that, or rota suspend {record.id}")
         return event
 
-    def _named(self, wanted: JobRequest, by: Actor | None) -> list[JobRecord]:
+    def _named(self, wanted: JobRequest, by: Actor | None) -> list[JobOutline]:
         """Return the jobs that a request names, with all tasks of its arrays that it may concern. Raise ForbiddenError if the
         user may not change one of them."""
-        history, finder, found = self._history, self._finder(by), list[JobRecord]()
+        history, finder, found = self._history, self._finder(by), list[JobOutline]()
         for key in wanted.jobs:
             array = finder.find_array(key, unique=True)
             if array is None:
                 found.append(finder.find(key, unique=True))
             else:
-                found += [record for record in history.tasks(array) if _may_concern(wanted.verb, record)]
+                found += [job for job in history.tasks(array) if _may_concern(wanted.verb, job)]
         if by is not None:
-            for record in found:
-                by.check_owns(record.submitted.user, f"Job {record.id}")
-                if wanted.verb is Verb.REQUEUE and record.ended:
-                    _check_again(record, by)
-        return list({record.id: record for record in found}.values())
+            for job in found:
+                by.check_owns(job.user, f"Job {job.id}")
+                if wanted.verb is Verb.REQUEUE and job.ended:
+                    _check_again(job, by)
+        return list({job.id: job for job in found}.values())
 
     def _finder(self, by: Actor | None) -> JobFinder:
         return JobFinder(self._history.records, None if by is None else by.names_of, self._history.arrays)
 
-    def _records(self, wanted: JobRequest, by: Actor | None, state: State) -> list[JobRecord]:
+    def _jobs(self, wanted: JobRequest, by: Actor | None, state: State) -> list[JobOutline]:
         """Return the jobs that a request is about. A pattern selects only jobs that the user may change."""
         if wanted.matching is None:
             named, arrays = self._named(wanted, by), set(self.arrays(wanted, by))
@@ -130,15 +131,12 @@ class JobRequests:
                 return named
             phases = self._history.phases(named, state)
             return [
-                record
-                for record, phase in zip(named, phases, strict=True)
-                if number_of(record) not in arrays or self._concerns(wanted.verb, record, phase, state)
+                job
+                for job, phase in zip(named, phases, strict=True)
+                if number_of(job) not in arrays or self._concerns(wanted.verb, job, phase, state)
             ]
-        unfinished = [
-            record
-            for record in self._history.records.values()
-            if not record.ended and (by is None or by.owns(record.submitted.user))
-        ]
+        records = self._history.records.open.values()
+        unfinished = [record for record in records if not record.ended and (by is None or by.owns(record.user))]
         phases, matching = self._history.phases(unfinished, state), wanted.matching
         return [
             record
@@ -147,10 +145,10 @@ class JobRequests:
             and self._concerns(wanted.verb, record, phase, state)
         ]
 
-    def _concerns(self, verb: Verb, record: JobRecord, phase: str, state: State) -> bool:
+    def _concerns(self, verb: Verb, job: JobOutline, phase: str, state: State) -> bool:
         """Return whether a pattern or an array selects a job for this verb: `hold` waiting jobs, `release` held ones, and so
         on."""
-        held = _is_held(state, record.id)
+        held = _is_held(state, job.id)
         if verb in (Verb.RELEASE, Verb.RESUME):
             return held
         if verb is Verb.HOLD:
@@ -159,46 +157,46 @@ class JobRequests:
             return not held and phase in WITH_PROCESSES
         return True
 
-    def _changes(self, wanted: JobRequest, record: JobRecord, phase: str, state: State) -> bool:
+    def _changes(self, wanted: JobRequest, job: JobOutline, phase: str, state: State) -> bool:
         if wanted.verb is Verb.CANCEL:
-            return not record.ended
+            return not job.ended
         if wanted.verb is Verb.REQUEUE:
-            return record.ended or record.id in state.jobs.attempts
-        if record.ended:
+            return job.ended or job.id in state.jobs.attempts
+        if job.ended:
             raise ConflictError(
-                f"has ended: {phase}.", field="job", value=str(record.id), hint=f"rota requeue {record.id}, to run it again"
+                f"has ended: {phase}.", field="job", value=str(job.id), hint=f"rota requeue {job.id}, to run it again"
             )
-        held = _is_held(state, record.id)
+        held = _is_held(state, job.id)
         if wanted.verb in (Verb.RELEASE, Verb.RESUME):
             return held
         return not held or (wanted.lose_work and phase in WITH_PROCESSES)
 
-    def _check(self, wanted: JobRequest, record: JobRecord, phase: str, state: State, statuses: Statuses) -> None:
+    def _check(self, wanted: JobRequest, job: JobOutline, phase: str, state: State, statuses: Statuses) -> None:
         """Raise if a request cannot be carried out for a job."""
         if wanted.verb is Verb.HOLD and phase in WITH_PROCESSES:
             raise ConflictError(
-                f"is {phase}; only waiting jobs are held.", field="job", value=str(record.id), hint=f"rota suspend {record.id}"
+                f"is {phase}; only waiting jobs are held.", field="job", value=str(job.id), hint=f"rota suspend {job.id}"
             )
-        if wanted.verb in (Verb.SUSPEND, Verb.REQUEUE) and not wanted.lose_work and not self._keeps_work(wanted, record, state):
-            status = statuses.get(record.id)
+        if wanted.verb in (Verb.SUSPEND, Verb.REQUEUE) and not wanted.lose_work and not self._keeps_work(wanted, job, state):
+            status = statuses.get(job.id)
             seconds = 0.0 if status is None else max(worked_seconds(status, self._clock()) - status.safe_seconds, 0.0)
             lost = f"{length_text(seconds)} of work" if status is not None else "its work"
             why = "and can't be parked" if wanted.verb is Verb.SUSPEND else "so it can't start elsewhere with what it has done"
             raise ConflictError(
                 f"is not known to save its state {why}: {lost} would be lost.",
                 field="job",
-                value=f"{record.id} {record.name}",
-                hint=f"rota {wanted.verb} {record.id} --lose-work, if that is fine",
+                value=f"{job.id} {job.name}",
+                hint=f"rota {wanted.verb} {job.id} --lose-work, if that is fine",
             )
 
-    def _keeps_work(self, wanted: JobRequest, record: JobRecord, state: State) -> bool:
+    def _keeps_work(self, wanted: JobRequest, job: JobOutline, state: State) -> bool:
         """Return whether a job can be stopped without a loss of work, as far as is known."""
-        jobs, attempt = state.jobs, state.jobs.attempts.get(record.id)
-        if attempt is None or jobs.table.saves.item(jobs.row[record.id]):
+        jobs, attempt = state.jobs, state.jobs.attempts.get(job.id)
+        if attempt is None or jobs.table.saves.item(jobs.row[job.id]):
             return True
         if wanted.verb is Verb.REQUEUE:
             return False
-        return attempt.parked or may_park(state, record.id, attempt, state.nodes.host_gib.copy())
+        return attempt.parked or may_park(state, job.id, attempt, state.nodes.host_gib.copy())
 
 
 def events_of(wanted: JobRequest, by: Actor | None, found: Sequence[Requested], now_s: float) -> list[External]:
@@ -215,18 +213,18 @@ def events_of(wanted: JobRequest, by: Actor | None, found: Sequence[Requested], 
     return [HoldRequested(job, now_s, held, name, wanted.lose_work) for job in changed]
 
 
-def _may_concern(verb: Verb, record: JobRecord) -> bool:
+def _may_concern(verb: Verb, job: JobOutline) -> bool:
     """Return whether a request about an array is about this task: not if it has ended, but failed tasks are submitted again."""
-    return not record.ended or (verb is Verb.REQUEUE and record.phase != "finished")
+    return not job.ended or (verb is Verb.REQUEUE and job.phase != "finished")
 
 
 def _is_held(state: State, job: int) -> bool:
     return job in state.jobs.row and state.jobs.is_blocked(job, HELD)
 
 
-def _check_again(record: JobRecord, by: Actor) -> None:
+def _check_again(job: JobOutline, by: Actor) -> None:
     """Raise ForbiddenError if an ended job would run again as the scheduler's user, and a Unix user who is not that user asks. A
     job from the time when the scheduler served one user is such a job, also one that another user submitted."""
-    if not by.may_run_as_scheduler and record.submitted.uid is None:
-        problem = f"Job {record.id} runs as the scheduler's own user; you are {by.name}."
+    if not by.may_run_as_scheduler and not job.has_uid:
+        problem = f"Job {job.id} runs as the scheduler's own user; you are {by.name}."
         raise ForbiddenError(problem, hint="rota submit, for a job that runs as you")

@@ -5,6 +5,7 @@ import math
 from rota.agent.attempt_files import AttemptStatus
 from rota.core.state.state import State
 from rota.live.attempt_rate import quiet_seconds, step_rate
+from rota.live.ended_jobs import JobOutline
 from rota.live.gpu_stay import since_booked
 from rota.live.instants import iso
 from rota.live.job_record import JobRecord
@@ -87,7 +88,7 @@ def make_row(record: JobRecord, state: State, standing: tuple[int, int], part: A
     )
 
 
-def phase_of(record: JobRecord, now: Phase) -> str:
+def phase_of(record: JobOutline, now: Phase) -> str:
     """Return the phase for clients. A job that ran before is checkpointed, whether or not it has saved."""
     return "checkpointed" if now is Phase.QUEUED and record.started_s is not None else now.name.lower()
 

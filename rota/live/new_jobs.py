@@ -6,8 +6,7 @@ from concurrent.futures import Future
 from dataclasses import replace
 from typing import Any
 
-from rota.errors import ConflictError
-from rota.live.arrays import number_of
+from rota.errors import ConflictError, RotaError
 from rota.live.dependencies import dependencies_of
 from rota.live.history import JobHistory
 from rota.live.job_record import JobRecord
@@ -71,11 +70,10 @@ class NewJobs:
         number = item.job if isinstance(item, KnownJobAgain) else None
         if not isinstance(item, KnownJobAgain):
             try:
-                before = self._history.keys.find(_first(item).sent)
-            except ConflictError as problem:
+                number = self._history.known_number(_first(item).sent)
+            except RotaError as problem:
                 item.done.set_exception(problem)
                 return
-            number = None if before is None else number_of(self._history.records[before])
             if number is None:
                 with self._lock:
                     number = self.add(item)

@@ -6,6 +6,7 @@ event id.
 """
 
 import json
+import math
 import threading
 import time
 from collections import deque
@@ -18,6 +19,7 @@ from rota.live.event_notes import KeptEvent
 from rota.live.home_id import home_id
 from rota.live.job_events import JobEvent
 from rota.live.job_record import JobRecord
+from rota.live.job_records import JobRecords
 from rota.live.notification import Notification, NotSent, notifications
 from rota.wire.notify import Notify, Occasion
 
@@ -53,22 +55,32 @@ class Notifier:
         self._dropped = 0
         self._thread: threading.Thread | None = None
 
-    def start(self, records: Mapping[int, JobRecord], events_of: Callable[[int], Sequence[JobEvent]]) -> None:
+    def start(self, records: JobRecords, events_of: Callable[[int], Sequence[JobEvent]]) -> None:
         """Find what was not sent before this start. `events_of` reads the events of a job from the journal."""
         of_all, self._since_s, self._sent = self._read()
         if of_all != self._plain_target():  # a new target gets what happens from now on
-            for job, record in records.items():
-                if record.submitted.spec.notify is None:
+            for job, record in records.open.items():
+                if not record.has_notify:
                     self._sent[job] = record.events
+            own = {job: self._sent.get(job, 0) for job in self._of_ended(records, all_jobs=False)}
+            self._sent = own | {job: number for job, number in self._sent.items() if job in records.open}
+            self._since_s = max(self._since_s, math.nextafter(records.ended.latest_end_s(), math.inf))
         self._sent = {job: number for job, number in self._sent.items() if job in records}
         self._write()
-        for job, record in records.items():
+        wanted = [*records.open, *self._of_ended(records, all_jobs=self._of_all is not None)]
+        for job, record in zip(wanted, records.many(wanted), strict=True):
             done = self._sent.get(job, 0)
             if not self._concerns(record) or record.events <= done or (job not in self._sent and self._is_past(record)):
                 continue
             for number, event in enumerate(events_of(job), 1):
                 if number > done:
                     self._add(record, number, event)
+
+    def _of_ended(self, records: JobRecords, *, all_jobs: bool) -> list[int]:
+        """Return the ended jobs that may have something left to send, by number: with `all_jobs` all of them, else those with
+        notifications of their own."""
+        found = {*records.ended.to_notify(self._since_s, all_jobs=all_jobs), *(job for job in self._sent if job in records.ended)}
+        return sorted(found if all_jobs else (job for job in found if records.ended.outline(job).has_notify))
 
     def take(self, events: Iterable[KeptEvent], records: Mapping[int, JobRecord]) -> None:
         """Take in events that the journal has just got."""

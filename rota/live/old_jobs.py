@@ -28,12 +28,18 @@ class OldJobs:
         self._home, self._journal, self._history, self._lock = home, journal, history, lock
         self._keep_seconds = keep_seconds
         self._next_s = 0.0
+        self._leaving: list[int] = []
+        """Jobs that the history has forgotten, and the journal may still have."""
 
     def remove(self, now_s: float) -> int:
         """Remove some jobs that ended too long ago, if it is time to look. Return their number."""
         if self._keep_seconds == FOREVER or now_s < self._next_s:
             return 0
-        jobs = self._history.ended_before(now_s - self._keep_seconds)[:BATCH_JOBS]
+        if not self._leaving:
+            self._leaving = self._history.ended_before(now_s - self._keep_seconds)[:BATCH_JOBS]
+            with self._lock:  # before the journal, so that no reader looks for them there
+                self._history.forget(self._leaving)
+        jobs = self._leaving
         if len(jobs) < BATCH_JOBS:
             self._next_s = now_s + LOOK_SECONDS
         if not jobs:
@@ -43,8 +49,7 @@ class OldJobs:
         except (JournalFull, JournalUnavailable):
             self._next_s = now_s + RETRY_SECONDS
             return 0
-        with self._lock:
-            self._history.forget(jobs)
+        self._leaving = []
         for job in jobs:
             self._remove_logs(job)
         return len(jobs)

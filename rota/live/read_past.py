@@ -11,6 +11,7 @@ from rota.live.gpu_stay import DAY_SECONDS, GpuStay, pieces
 from rota.live.instants import iso
 from rota.live.job_events import JobEvent, event_row, submitted
 from rota.live.job_record import JobRecord
+from rota.live.job_records import ReadRecords
 from rota.live.journal import Journal
 from rota.live.journal_place import find_journal, open_journal
 from rota.live.usage import NOTHING, UsageAmounts, UsageKey, UsageRow, day_of, total
@@ -36,6 +37,16 @@ def open_past(home: Path, codec: Codec) -> Iterator[Journal]:
     """Open the journal of a home for reading."""
     with closing(open_journal(find_journal(home), codec, read_only=True)) as journal:
         yield journal
+
+
+def records_reader(home: Path, codec: Codec) -> ReadRecords:
+    """Return what reads records of a home's jobs, by any thread."""
+
+    def read(jobs: Sequence[int]) -> dict[int, JobRecord]:
+        with open_past(home, codec) as journal:
+            return {job: JobRecord.of(job, sent, plain) for job, sent, plain in journal.records(jobs)}
+
+    return read
 
 
 def all_events(journal: Journal, record: JobRecord) -> list[JobEvent]:

@@ -13,13 +13,14 @@ def request_rows(
     history: JobHistory, found: Sequence[Requested], arrays: Collection[int], state: State, statuses: Statuses, now_s: float
 ) -> list[RequestRow]:
     """Return the rows. `arrays`: the numbers of the arrays that the request names."""
-    alone = [each for each in found if number_of(history.records[each.job]) not in arrays]
-    rows = history.rows([history.records[each.result] for each in alone], state, statuses, now_s)
+    numbers = {job.id: number_of(job) for job in history.records.outlines([each.job for each in found])}
+    alone = [each for each in found if numbers[each.job] not in arrays]
+    rows = history.rows(history.records.many(each.result for each in alone), state, statuses, now_s)
     answer = [
         RequestRow(was=each.was, changed=each.changes, requested=each.job, job=row) for each, row in zip(alone, rows, strict=True)
     ]
     for row in history.array_rows(arrays, state, now_s):
-        mine = [each for each in found if number_of(history.records[each.job]) == row.id]
+        mine = [each for each in found if numbers[each.job] == row.id]
         was = array_phase([each.was for each in mine]) if mine else row.phase
         answer.append(RequestRow(was=was, changed=any(each.changes for each in mine), requested=row.id, job=row))
     return answer

@@ -1,34 +1,31 @@
 """Trials with a job, as clients see them."""
 
-from collections.abc import Mapping
-
 from rota.core.state.state import State
 from rota.live.instants import iso
-from rota.live.job_record import JobRecord
+from rota.live.job_records import JobRecords
 from rota.model.trial import Trial, TrialVerdict
 from rota.wire.rows import TrialRow
 
 
-def trials_of(state: State, job: int, records: Mapping[int, JobRecord], names_of: str | None = None) -> list[TrialRow]:
+def trials_of(state: State, job: int, records: JobRecords, names_of: str | None = None) -> list[TrialRow]:
     """Return the trials of a job, oldest first. Of finished trials, the core keeps the last ones. `names_of`: the user whose
     jobs are named; None for all users."""
-    if names_of is not None:
-        records = {number: record for number, record in records.items() if record.submitted.user == names_of}
     known = state.beliefs
     found = {number: each for number, each in (*known.past_trials.items(), *known.trials.items()) if job in each.jobs}
-    return [_row(state, found[number], job, records) for number in sorted(found)]
+    return [_row(state, found[number], job, records, names_of) for number in sorted(found)]
 
 
-def _row(state: State, trial: Trial, job: int, records: Mapping[int, JobRecord]) -> TrialRow:
+def _row(state: State, trial: Trial, job: int, records: JobRecords, names_of: str | None) -> TrialRow:
     mine = trial.jobs.index(job)
     other = trial.jobs[1 - mine]
+    partner = records.outline(other) if other in records else None
     seen = state.beliefs.pairs.get(trial.pair)
     is_over = trial.verdict is not TrialVerdict.OPEN
     return TrialRow(
         number=trial.number,
         tactic=trial.tactic,
         partner=other,
-        partner_name=records[other].name if other in records else "",
+        partner_name=partner.name if partner is not None and names_of in (None, partner.user) else "",
         joined=mine == 1,
         pair=list(trial.pair[:2]),
         accelerator=trial.pair[2],

@@ -5,6 +5,7 @@ All of it can wait: if it fails for lack of room, or because the journal's serve
 """
 
 import contextlib
+import ctypes
 import time
 from collections.abc import Callable
 
@@ -54,3 +55,11 @@ class JournalUpkeep:
     def _save(self) -> None:
         self._journal.save_snapshot(self._snapshot())
         self._since_snapshot = 0
+        give_back_memory()
+
+
+def give_back_memory() -> None:
+    """Give memory that is not in use back to the operating system, if the C library can (glibc). The texts of snapshots and packs
+    leave gaps, which glibc keeps otherwise: after 20,000 jobs it kept 20 MB."""
+    with contextlib.suppress(OSError, AttributeError):
+        ctypes.CDLL(None).malloc_trim(0)

@@ -10,6 +10,8 @@ import pytest
 
 from rota.errors import ConflictError, SpecError
 from rota.live.daemon import Daemon
+from rota.live.job_record import JobRecord
+from rota.live.job_records import JobRecords
 from rota.live.submission_keys import SubmissionKeys
 from rota.wire.job_filter import JobFilter
 from rota.wire.spec import Spec
@@ -79,8 +81,10 @@ def test_what_stands_in_the_way_of_a_new_job_does_not_hide_an_old_one(tmp_path: 
 
 
 def test_a_key_belongs_to_its_user_and_its_job() -> None:
-    keys, job = SubmissionKeys(), Submission(Spec(run="x"), "ana", "/", {})
-    keys.add(7, replace(job, idempotency_key="k"))
+    records, job = JobRecords(), Submission(Spec(run="x"), "ana", "/", {})
+    keys = SubmissionKeys(records)
+    records.add(JobRecord(7, replace(job, idempotency_key="k"), 0.0))
+    keys.add(7, records[7].submitted)
     assert keys.find(replace(job, idempotency_key="k")) == 7
     assert keys.find(replace(job, idempotency_key="k", spec=Spec(run="x", name="job-7"))) == 7
     assert keys.find(replace(job, idempotency_key="other")) is None and keys.find(job) is None

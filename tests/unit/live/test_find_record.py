@@ -7,13 +7,17 @@ import pytest
 from rota.errors import OptionError, UnknownNameError
 from rota.live.find_record import MAX_LISTED, JobFinder, find_record
 from rota.live.job_record import JobRecord
+from rota.live.job_records import JobRecords
 from rota.wire.spec import Spec
 from rota.wire.submission import Submission
 
 
-def records(*names: str) -> dict[int, JobRecord]:
+def records(*names: str, kind: type[JobRecord] = JobRecord) -> JobRecords:
     spec = {name: Spec.model_validate({"name": name, "run": ["true"]}) for name in names}
-    return {job: JobRecord(job, Submission(spec[name], "me", "/", {}), 0.0) for job, name in enumerate(names, 1)}
+    found = JobRecords()
+    for job, name in enumerate(names, 1):
+        found.add(kind(job, Submission(spec[name], "me", "/", {}), 0.0))
+    return found
 
 
 def test_an_unknown_name_is_answered_with_the_newest_names_and_how_many_there_are() -> None:
@@ -27,7 +31,7 @@ def test_a_name_is_listed_once_and_all_names_where_they_are_few() -> None:
     with pytest.raises(UnknownNameError, match=r"No job 'zzz'\. All: a, b\."):
         find_record(records("b", "a", "b"), "zzz")
     with pytest.raises(UnknownNameError, match=r"No job 'zzz'\. All: none\."):
-        find_record({}, "zzz")
+        find_record(records(), "zzz")
 
 
 def test_the_closest_name_is_found_among_those_that_are_not_listed() -> None:
@@ -49,7 +53,7 @@ class Counted(JobRecord):
 def test_a_request_that_names_many_jobs_reads_each_name_once() -> None:
     """Else a user who names 10,000 of 20,000 jobs keeps the scheduler busy for minutes."""
     names = [f"train-{i}" for i in range(300)]
-    many = {job: Counted(record.id, record.submitted, 0.0) for job, record in records(*names).items()}
+    many = records(*names, kind=Counted)
     many[1].phase = "finished"
     finder = JobFinder(many)
     assert [finder.find(name, unique=True).id for name in names] == list(range(1, 301))

@@ -1,5 +1,6 @@
 """Events and usage of jobs, as the history derives them from what the core folds."""
 
+from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
@@ -49,12 +50,16 @@ class Home:
             setup = Setup(settings=self.bench.core.settings, placer=Packed(), tenants=tenants)
             self.bench.core = Scheduler.of(self.bench.state.nodes.cluster, setup)
         self.core, self.state = self.bench.core, self.bench.state
-        self.history, self.journal = JobHistory(), Journal(path, WORDS)
+        self.journal = Journal(path, WORDS)
+        self.history = JobHistory(self.read, kept=0)
         self.order: list[int] = []
         """Jobs in the order that the policy wants."""
         self.waiting: list[Any] = []
         """Commands that nobody has answered."""
         self.parts: dict[int, AttemptStatus] = {}
+
+    def read(self, jobs: Sequence[int]) -> dict[int, JobRecord]:
+        return {job: JobRecord.of(job, sent, plain) for job, sent, plain in self.journal.records(jobs)}
 
     def turn(self, at_s: float, *events: External) -> None:
         """One turn of a daemon's loop."""
@@ -65,6 +70,7 @@ class Home:
         decided = self.core.decide()
         self.history.note(events, before, cancelling, lives, state, self.parts, decided)
         self.journal.append(at_s, list(events), decided, self.history.take_noted())
+        self.history.settle()
         commands = self.core.commit(decided)
         for command in commands:
             if isinstance(command, CallPolicy):
@@ -183,28 +189,27 @@ def test_repeats_after_a_restart_count_once(home: Home) -> None:
     home.answer(1.0)
     started = home.events(job)[1]
     sequence = home.state.jobs.table.sequence.item(home.state.jobs.row[job])
-    home.history = _restarted(home.journal)
+    home.history = _restarted(home)
     for at_s in (5.0, 6.0):
         home.turn(at_s, Started(job, 1, sequence, 1.0))
     assert home.events(job)[1:] == [started]
     home.end(job, 10.0)
-    home.history = _restarted(home.journal)
+    home.history = _restarted(home)
     home.turn(11.0, Exited(job, 1, 10.0, Outcome.FINISHED, 5.0))
     assert home.kinds(job) == ["submitted", "started", "finished"]
     assert total(row.amounts for row in home.journal.usage()).gpu_seconds == 10.0
 
 
-def _restarted(journal: Journal) -> JobHistory:
-    history = JobHistory()
-    for job, sent, plain in journal.jobs():
-        history.restore(JobRecord.of(job, sent, plain))
+def _restarted(home: Home) -> JobHistory:
+    history = JobHistory(home.read, kept=0)
+    history.restore(home.journal.jobs())
     return history
 
 
 def test_an_attempt_that_an_earlier_version_started_counts_from_its_start(home: Home) -> None:
     job = home.submit(0.0)
     home.answer(3.0)
-    home.history = _restarted(home.journal)
+    home.history = _restarted(home)
     home.history.records[job].stay = None
     home.history.adopt(home.state)
     home.turn(5.0, Started(job, 1, home.state.jobs.table.sequence.item(home.state.jobs.row[job]), 3.0))
@@ -270,7 +275,7 @@ def test_that_lent_gpus_come_back_for_a_job_is_known_after_a_restart(tmp_path: P
     home.answer(1.0)
     job = home.submit(10.0, gpus=2, tenant="speech/asr")
     assert home.history.records[job].reclaims
-    home.history = _restarted(home.journal)
+    home.history = _restarted(home)
     while home.waiting:
         home.answer(20.0)
     assert not home.history.records[job].reclaims

@@ -77,6 +77,8 @@ def test_what_goes_in_comes_out(opens: Open, monkeypatch: pytest.MonkeyPatch) ->
     assert [entry.number for entry in again.entries(after=5)] == [6, 7] and again.last == 7
     assert [job for job, _, _ in again.jobs(unfinished=True)] == [1, 2, 4, 5, 7]
     assert again.job(3) == ({"name": "j3"}, {"phase": "queued"}) and again.job(99) is None
+    assert sorted(again.records([7, 99, 1, 3, 2])) == [each for each in again.jobs() if each[0] in (1, 2, 3, 7)]
+    assert list(again.records([])) == []
     again.append(*turn(8), Noted({3: KeptJob({"name": "ignored"}, {"phase": "finished"}, True)}))
     assert again.job(3) == ({"name": "j3"}, {"phase": "finished"}), "a spec never changes"
     again.close()

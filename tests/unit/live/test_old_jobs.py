@@ -6,6 +6,7 @@ from pathlib import Path
 from rota.live.old_jobs import BATCH_JOBS, LOOK_SECONDS, OldJobs
 from rota.live.read_past import usage_report
 from rota.model.units import FOREVER
+from rota.wire.submission import encode_submission
 from tests.unit.live.test_job_events import DAY, Home
 
 
@@ -50,12 +51,11 @@ def test_many_jobs_are_removed_in_turns_and_then_it_waits(tmp_path: Path) -> Non
     home = Home(tmp_path / "j.sqlite")
     first = home.submit(0.0)
     home.end(first, 1.0) if first in home.state.jobs.attempts else None
-    record = home.history.records[first]
-    for job in range(first + 1, first + BATCH_JOBS + 10):
-        home.history.records[job] = type(record)(job, record.submitted, 0.0, ended_s=1.0, phase="finished")
+    sent, ended = encode_submission(home.history.records[first].submitted), {"submitted_s": 0.0, "ended_s": 1.0}
+    home.history.restore((job, sent, {**ended, "phase": "finished"}) for job in range(first + 1, first + BATCH_JOBS + 10))
     tidy = old_jobs(home, tmp_path, DAY)
     assert tidy.remove(2 * DAY) == BATCH_JOBS and tidy.remove(2 * DAY) > 0
     assert tidy.remove(2 * DAY) == 0, "until it is time to look again"
-    home.history.records[9999] = type(record)(9999, record.submitted, 0.0, ended_s=1.0, phase="failed")
+    home.history.restore([(9999, sent, {**ended, "phase": "failed"})])
     assert tidy.remove(2 * DAY + LOOK_SECONDS / 2) == 0 and tidy.remove(2 * DAY + LOOK_SECONDS) == 1
     assert old_jobs(home, tmp_path, FOREVER).remove(1000 * DAY) == 0

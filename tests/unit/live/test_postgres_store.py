@@ -91,6 +91,7 @@ def test_an_entry_whose_commit_was_not_answered_is_written_once(server: Postgres
             fill(journal, 3, 5)
             assert [same(entry, i) for i, entry in enumerate(journal.entries(), 1)] == [True] * 5
             assert [job for job, _, _ in journal.jobs()] == [1, 2, 3, 4, 5]
+            assert sorted(job for job, _, _ in journal.records([5, 2, 9])) == [2, 5]
 
 
 def test_a_former_leader_cannot_write_what_is_in_doubt(server: PostgresServer) -> None:

@@ -14,11 +14,10 @@ from rota.core.validate import validate
 from rota.errors import JournalError
 from rota.live.history import JobHistory
 from rota.live.job_events import sentence
-from rota.live.job_record import JobRecord
 from rota.live.journal import Journal
 from rota.live.journal_place import SQLITE_FILE
 from rota.live.journal_store import SCHEMA, JournalFull
-from rota.live.read_past import all_events, usage_report
+from rota.live.read_past import all_events, records_reader, usage_report
 from rota.live.recovery import recover
 from rota.live.replay import replay
 from rota.live.sqlite_store import copy_before_upgrade
@@ -65,10 +64,9 @@ def test_a_home_of_the_version_before_is_read_without_a_change(home: Path) -> No
 def test_its_jobs_go_on_and_their_usage_counts_from_their_start(home: Path) -> None:
     journal = Journal(home / SQLITE_FILE, JOURNAL_CODEC)
     scheduler = recover(journal, JOURNAL_CODEC, make_scheduler)
-    state, history = scheduler.state, JobHistory()
+    state, history = scheduler.state, JobHistory(records_reader(home, JOURNAL_CODEC))
     validate(state)
-    for job, sent, plain in journal.jobs():
-        history.restore(JobRecord.of(job, sent, plain))
+    history.restore(journal.jobs())
     history.adopt(state)
     runs = sorted(state.jobs.attempts)
     assert [history.records[job].name for job in runs] == ["long", "waits"]
