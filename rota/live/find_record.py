@@ -24,6 +24,7 @@ class JobFinder:
         """`names_of`: the user among whose jobs names are looked up; None for all users."""
         self._all, self._names_of, self._arrays = records, names_of, arrays
         self._found: dict[str, JobOutline] = {}
+        self._found_arrays: dict[tuple[str, bool], int | None] = {}
 
     @cached_property
     def _by_name(self) -> dict[str, list[JobOutline]]:
@@ -48,11 +49,16 @@ class JobFinder:
     def find_array(self, key: str, *, unique: bool = False) -> int | None:
         """Return the number of the array that a key means; None if it means a job. Unfinished arrays come before ended ones, and
         newer ones before older. With `unique`, raise OptionError if several unfinished arrays have the name."""
+        if (key, unique) not in self._found_arrays:
+            self._found_arrays[key, unique] = self._array(key, unique=unique)
+        return self._found_arrays[key, unique]
+
+    def _array(self, key: str, *, unique: bool) -> int | None:
         found = self._arrays.find(key)
         if not key.isdecimal() and self._names_of is not None:  # the tasks of an array have one user
             found = [number for number in found if self._is_visible(self._all.outline(self._arrays.jobs(number)[0]))]
-        if not found:
-            return None
+        if len(found) < 2:
+            return found[0] if found else None
         unfinished = [number for number in found if not all(map(self._all.has_ended, self._arrays.jobs(number)))]
         if unique and len(unfinished) > 1:
             numbers = _listed([str(number) for number in unfinished])

@@ -106,12 +106,13 @@ class JobRequests:
     def _named(self, wanted: JobRequest, by: Actor | None) -> list[JobOutline]:
         """Return the jobs that a request names, with all tasks of its arrays that it may concern. Raise ForbiddenError if the
         user may not change one of them."""
-        history, finder, found = self._history, self._finder(by), list[JobOutline]()
+        history, finder, found, arrays = self._history, self._finder(by), list[JobOutline](), set[int]()
         for key in wanted.jobs:
             array = finder.find_array(key, unique=True)
             if array is None:
                 found.append(finder.find(key, unique=True))
-            else:
+            elif array not in arrays:
+                arrays.add(array)
                 found += [job for job in history.tasks(array) if _may_concern(wanted.verb, job)]
         if by is not None:
             for job in found:

@@ -70,6 +70,8 @@ class Awaited(NamedTuple):
     item: NewItem | None
     """The job, if it belongs to the same request; None otherwise."""
     when: When
+    jobs: int = 1
+    """Number of jobs that it stands for: more than 1 for an array of the same request."""
 
 
 @dataclass(frozen=True)

@@ -19,8 +19,12 @@ def request_rows(
     answer = [
         RequestRow(was=each.was, changed=each.changes, requested=each.job, job=row) for each, row in zip(alone, rows, strict=True)
     ]
+    tasks: dict[int, list[Requested]] = {number: [] for number in arrays}
+    for each in found:
+        if numbers[each.job] in tasks:
+            tasks[numbers[each.job]].append(each)
     for row in history.array_rows(arrays, state, now_s):
-        mine = [each for each in found if numbers[each.job] == row.id]
+        mine = tasks[row.id]
         was = array_phase([each.was for each in mine]) if mine else row.phase
         answer.append(RequestRow(was=was, changed=any(each.changes for each in mine), requested=row.id, job=row))
     return answer

@@ -4,7 +4,7 @@ from pathlib import Path
 
 import pytest
 
-from rota.errors import ConflictError, OptionError, SpecError
+from rota.errors import ConflictError, InputError, OptionError, SpecError
 from rota.live.daemon import Daemon
 from rota.model.events import Submitted
 from rota.wire.job_filter import JobFilter
@@ -159,3 +159,27 @@ def test_a_name_of_two_arrays_is_refused(tmp_path: Path) -> None:
         with pytest.raises(OptionError, match="fits 2 arrays: 1, 4"):
             request(daemon, Verb.CANCEL, "train")
         assert request(daemon, Verb.CANCEL, "1", "4") == [(1, True), (4, True)]
+
+
+def test_one_request_cannot_wait_for_the_tasks_of_arrays_many_times(tmp_path: Path) -> None:
+    """A few bytes of a request may not become millions of dependencies in the scheduler, for which all others would wait."""
+    tasks = 2000
+
+    def job(**fields: object) -> Submission:
+        return Submission(Spec.model_validate({"run": "sleep 600", **fields}), "ana", "/", {"PATH": "/usr/bin:/bin"}, None)
+
+    with running(tmp_path) as daemon:
+        first = daemon.submit(job(name="first", array=f"0-{tasks - 1}%1")).id
+        with pytest.raises(SpecError, match=r"are more than 100,000 jobs for one job, with the tasks of arrays"):
+            daemon.submit(job(after=[first] * 51))
+        for earlier in ({"index": 0}, "inner"):
+            with pytest.raises(SpecError, match=r"jobs\[1\]  after — are 2,000 jobs for each of 2,000 tasks"):
+                daemon.submit_many([job(name="inner", array=f"0-{tasks - 1}"), job(array=f"0-{tasks - 1}", after=[earlier])])
+        with pytest.raises(
+            SpecError, match=r"jobs\[50\]  after — are more than 100,000 jobs for the jobs of this request together"
+        ):
+            daemon.submit_many([job(after=[first]) for _ in range(51)])
+        with pytest.raises(InputError, match=r"jobs\[5\].* are more than 10,000 with the tasks of arrays"):
+            daemon.submit_many([job(array=f"0-{tasks - 1}") for _ in range(6)])
+        assert [row.id for row in daemon.jobs()] == [first], "nothing was submitted"
+        daemon.request(JobRequest(verb=Verb.CANCEL, jobs=(str(first),)))
