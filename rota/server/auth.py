@@ -9,14 +9,15 @@ import asyncio
 import contextlib
 import ipaddress
 import re
-from collections.abc import Collection, MutableMapping
+from collections import Counter
+from collections.abc import Callable, Collection, Iterator, MutableMapping
 from dataclasses import replace
 from typing import Any
 
 from starlette.datastructures import Headers, MutableHeaders
 from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
-from rota.errors import ForbiddenError, RotaError
+from rota.errors import BusyError, ForbiddenError, RotaError
 from rota.server.answers import HEADERS, HttpError
 from rota.server.identities import Identities
 from rota.wire.actor import Actor
@@ -27,13 +28,44 @@ BODY_SECONDS = 30.0
 """Time limit for a client to send the body of its request, in seconds."""
 REFUSED_BODY_SECONDS = 2.0
 """Time limit for the body of a request that is refused, in seconds."""
+MAX_HELD_BYTES = 4 * MAX_SEVERAL_BYTES
+"""Maximum size of all requests of one user that are read or served at once, in bytes. They are in the scheduler's memory."""
 ACTOR = "rota.actor"
 """Key in the scope of a request whose user is known."""
 UNIX_PEER = "unix-user:"
 """Prefix of the client's host in the scope of a request through a Unix socket. The number of the Unix user follows."""
+_LATER = "the same again, when they have been answered"
 _READING = ("GET", "HEAD", "OPTIONS")
 
 _HOST = re.compile(r"(\[[0-9a-f:.]+\]|[a-z0-9._-]+)(?::\d{1,5})?", re.ASCII)
+
+
+class HeldBytes:
+    """Bytes of requests in memory, by user. Used in one event loop."""
+
+    def __init__(self) -> None:
+        self._by_user = Counter[str]()
+
+    @contextlib.contextmanager
+    def of(self, user: str) -> Iterator[Callable[[int], None]]:
+        """Give a function that counts bytes of one request, and raises HttpError if its user has too many. They are given back
+        when the request has been served."""
+        held = 0
+
+        def take(count: int) -> None:
+            nonlocal held
+            if self._by_user[user] + count > MAX_HELD_BYTES:
+                error = BusyError(f"Your requests that have no answer yet have more than {MAX_HELD_BYTES:,} bytes.", hint=_LATER)
+                raise HttpError(error, 503, {"Connection": "close"})
+            held += count
+            self._by_user[user] += count
+
+        try:
+            yield take
+        finally:
+            self._by_user[user] -= held
+            if not self._by_user[user]:
+                del self._by_user[user]
 
 
 class RequestGuard:
@@ -43,6 +75,7 @@ class RequestGuard:
         """`hide_names`: whether users do not see the names of other users' jobs."""
         self._app, self._identities, self._hide_names = app, identities, hide_names
         self._hosts = {name.lower() for name in allowed_hosts} | {"localhost"}
+        self._held = HeldBytes()
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
         if scope["type"] == "lifespan":
@@ -50,6 +83,10 @@ class RequestGuard:
         elif scope["type"] != "http":
             await send({"type": "websocket.close", "code": 1008})
         else:
+            await self._serve(scope, receive, send)
+
+    async def _serve(self, scope: Scope, receive: Receive, send: Send) -> None:
+        with contextlib.ExitStack() as served:
             try:
                 try:
                     self._check(scope)
@@ -57,7 +94,8 @@ class RequestGuard:
                     if ACTOR in scope:  # the body of a stranger is not read
                         await _discard(scope, receive)
                     raise
-                body = await _whole(scope, receive)
+                user = scope[ACTOR].name if ACTOR in scope else ""
+                body = await _whole(scope, receive, served.enter_context(self._held.of(user)))
             except HttpError as refusal:
                 await refusal.answer()(scope, receive, send)
             else:
@@ -119,8 +157,9 @@ def _through_a_file(scope: Scope) -> bool:
     return server is not None and server[1] is None
 
 
-async def _whole(scope: Scope, receive: Receive) -> bytes | None:
-    """Read the body. Return None if the client has gone; raise HttpError if the body is too large or too slow."""
+async def _whole(scope: Scope, receive: Receive, take: Callable[[int], None]) -> bytes | None:
+    """Read the body, and count its bytes. Return None if the client has gone; raise HttpError if the body is too large or too
+    slow."""
     length, most = Headers(scope=scope).get("content-length", ""), _most_bytes(scope)
     if length.isdecimal() and int(length) > most:
         raise _too_large(most)
@@ -131,7 +170,9 @@ async def _whole(scope: Scope, receive: Receive) -> bytes | None:
                 message = await receive()
                 if message["type"] != "http.request":
                     return None
-                body += message.get("body", b"")
+                piece = message.get("body", b"")
+                take(len(piece))
+                body += piece
                 # A body in chunks does not state its size beforehand.
                 if len(body) > most:
                     raise _too_large(most)

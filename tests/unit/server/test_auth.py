@@ -1,7 +1,9 @@
 """Access control: the token, the host name, and the size of requests."""
 
 import asyncio
+import contextlib
 import json
+import select
 import socket
 from pathlib import Path
 
@@ -9,14 +11,15 @@ import pytest
 
 from rota.errors import OptionError
 from rota.server import auth
+from rota.server.auth import BODY_SECONDS
 from rota.server.http_api import make_app
 from rota.server.identities import Identities
 from rota.server.users_file import set_user
 from rota.wire.actor import Role
-from rota.wire.problems import MAX_BODY_BYTES
+from rota.wire.problems import MAX_BODY_BYTES, MAX_SEVERAL_BYTES
 from tests.unit.server.asking import ask, raw, submission
 from tests.unit.server.standin import Served, Standin, serve
-from tests.waiting import LONG_SECONDS
+from tests.waiting import LONG_SECONDS, until
 
 
 @pytest.mark.parametrize(
@@ -153,6 +156,21 @@ def test_a_body_that_never_comes_is_given_up(served: Served, monkeypatch: pytest
     monkeypatch.setattr(auth, "BODY_SECONDS", 0.2)
     head = f"POST /api/v1/jobs HTTP/1.1\r\nHost: localhost\r\nAuthorization: Bearer {served.token}\r\nContent-Length: 9\r\n\r\n{{"
     assert raw(served, head.encode()).startswith(b"HTTP/1.1 408 ")
+
+
+def test_a_user_cannot_fill_the_memory_with_requests_that_do_not_end(served: Served) -> None:
+    """A few are read at once. When they are gone, others are read."""
+    head = f"POST /api/v1/submissions HTTP/1.1\r\nHost: localhost\r\nAuthorization: Bearer {served.token}\r\n"
+    sent = f"{head}Content-Length: {MAX_SEVERAL_BYTES}\r\n\r\n".encode() + b"x" * (MAX_SEVERAL_BYTES - 1)
+    with contextlib.ExitStack() as opened:
+        lines = [opened.enter_context(socket.create_connection(("127.0.0.1", served.port), LONG_SECONDS)) for _ in range(6)]
+        for line in lines:
+            with contextlib.suppress(BrokenPipeError, ConnectionResetError):
+                line.sendall(sent)
+        refused, _, _ = select.select(lines, [], [], BODY_SECONDS / 2)
+        assert refused, "no request is refused"
+        assert ask(served, "GET", "/api/v1/jobs")[0] == 200, "requests without a body are served"
+    until(lambda: ask(served, "POST", "/api/v1/jobs", submission(run="true"))[0] == 201, "there is room again")
 
 
 @pytest.mark.parametrize(
