@@ -32,6 +32,8 @@ PARK_SECONDS = 300.0
 WAKE_SECONDS = 300.0
 RING_AGAIN_SECONDS = 1.0
 MAX_REASON_CHARS = 300
+MAX_DAMAGED_MIB = 1 << 30
+"""Most damaged memory that a job may report, in MiB. The number is in texts for people, and a job can report any."""
 MAX_HOOKS = 10_000
 """Maximum number of processes with a hook. Any process can claim to be many."""
 
@@ -125,7 +127,7 @@ class Parking:
             self._say(pid, WAKE)
         elif op == DAMAGED and pid in self.hooked:
             mib = message.get("mib")
-            self.damaged_mib = mib if is_count(mib) else 1
+            self.damaged_mib = min(mib, MAX_DAMAGED_MIB) if is_count(mib) else 1
         elif op == RESUMED:
             self._left(pid)
             self._settle()

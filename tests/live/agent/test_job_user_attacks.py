@@ -161,6 +161,20 @@ signal.pause()
     assert bench.part(ATTACKER).state == "running"
 
 
+def test_the_number_in_a_false_report_of_damaged_memory_fills_no_texts(bench: UserBench) -> None:
+    """The texts are in the journal, and operators read them."""
+    script = """
+box = socket.socket(socket.AF_UNIX, socket.SOCK_DGRAM)
+for message in ({"op": "hooked", "pid": os.getpid()}, {"op": "damaged", "pid": os.getpid(), "mib": 10**4000}):
+    box.sendto(json.dumps(message).encode(), os.environ["ROTA_RUN_DIR"] + "/tell")
+signal.pause()
+"""
+    bench.machine.launch(bench.python(TRIED + script, ANA.pw_uid, job=ATTACKER))
+    ended = bench.wait(ATTACKER)
+    assert ended.outcome == "lost" and ended.problem is not None
+    assert "came back different" in ended.problem and len(ended.problem) < 100, ended.problem
+
+
 # Processes.
 
 
