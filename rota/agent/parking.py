@@ -61,6 +61,8 @@ class Parking:
         """Memory that the last park moved to the host, in GiB."""
         self.damaged_mib: int | None = None
         """GPU memory that came back different from the host, in MiB; None if none did."""
+        self._asked: set[int] = set()
+        """Processes that were ever asked to park. Only of these can memory come back different."""
         self._asleep: set[int] = set()
         self._waited_for: set[int] = set()
         """Processes that owe a reply."""
@@ -89,6 +91,7 @@ class Parking:
         if self.program is not None:
             return self._begin_by_driver(self.program)
         self._waited_for = self.hooked & set(self._living())
+        self._asked |= self._waited_for
         self._deadline_s = boot_s() + self._hear_seconds
         if not self._waited_for:
             return self._give_up("no process of it has the start-up hook: it is not Python, or its Python loads no sitecustomize")
@@ -125,7 +128,7 @@ class Parking:
         elif op == PARKED and len(self._asleep) < MAX_HOOKS:  # too late
             self._asleep.add(pid)
             self._say(pid, WAKE)
-        elif op == DAMAGED and pid in self.hooked:
+        elif op == DAMAGED and pid in self._asked:
             mib = message.get("mib")
             self.damaged_mib = min(mib, MAX_DAMAGED_MIB) if is_count(mib) else 1
         elif op == RESUMED:

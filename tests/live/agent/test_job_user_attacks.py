@@ -22,6 +22,7 @@ from rota.agent.disk import REPORT_SOCKET
 from rota.agent.job_cgroup import find_group, make_group
 from rota.agent.others_job_folder import JOBS
 from rota.agent.processes import open_files
+from rota.park.park_method import SLEEP
 from tests.live.agent.users import ANA, LEO, PATH, PYTHON, TRIED, UserBench
 from tests.stranger import as_stranger, root_only
 from tests.waiting import alive, until
@@ -161,17 +162,33 @@ signal.pause()
     assert bench.part(ATTACKER).state == "running"
 
 
+FALSE_REPORT = """
+box = socket.socket(socket.AF_UNIX, socket.SOCK_DGRAM)
+def tell(op, **more):
+    box.sendto(json.dumps({"op": op, "pid": os.getpid(), **more}).encode(), os.environ["ROTA_RUN_DIR"] + "/tell")
+def damaged(*given):
+    tell("damaged", mib=10**4000)
+    os._exit(1)
+signal.signal(45, damaged)
+tell("hooked")
+"""
+
+
+def test_a_job_that_was_never_parked_cannot_say_that_its_memory_was_damaged(bench: UserBench) -> None:
+    """Its attempt would count as lost and not as failed, so it would be started again at once and for ever."""
+    bench.machine.launch(bench.python(TRIED + FALSE_REPORT + 'tell("ringing"); tell("parked"); damaged()', ANA.pw_uid))
+    ended = bench.wait()
+    assert (ended.outcome, ended.exit_code, ended.damaged_mib) == ("failed", 1, None)
+
+
 def test_the_number_in_a_false_report_of_damaged_memory_fills_no_texts(bench: UserBench) -> None:
     """The texts are in the journal, and operators read them."""
-    script = """
-box = socket.socket(socket.AF_UNIX, socket.SOCK_DGRAM)
-for message in ({"op": "hooked", "pid": os.getpid()}, {"op": "damaged", "pid": os.getpid(), "mib": 10**4000}):
-    box.sendto(json.dumps(message).encode(), os.environ["ROTA_RUN_DIR"] + "/tell")
-signal.pause()
-"""
-    bench.machine.launch(bench.python(TRIED + script, ANA.pw_uid, job=ATTACKER))
-    ended = bench.wait(ATTACKER)
-    assert ended.outcome == "lost" and ended.problem is not None
+    script = TRIED + FALSE_REPORT + 'print("set", flush=True); signal.pause()'
+    bench.machine.launch(bench.python(script, ANA.pw_uid)._replace(park_method=SLEEP))
+    until(lambda: "set\n" in bench.said())
+    assert bench.machine.park(1, 1, 2)
+    ended = bench.wait()
+    assert ended.outcome != "failed" and ended.problem is not None
     assert "came back different" in ended.problem and len(ended.problem) < 100, ended.problem
 
 
