@@ -250,3 +250,24 @@ def test_a_start_that_takes_long_reports_its_progress(monkeypatch: pytest.Monkey
     monkeypatch.setattr("rota.live.history.TELL_SECONDS", -1.0)
     history.restore(jobs[1200:], lines.append)
     assert lines == ["1,000 jobs were read from the journal so far"] and len(history.records) == 2500
+
+
+def test_a_page_looks_at_the_tasks_of_its_own_arrays_alone(monkeypatch: pytest.MonkeyPatch) -> None:
+    journal: list[Plain] = []
+    for array in range(1, 201, 4):
+        for index in range(3):
+            sent = Submission(Spec(run="x"), "ana", "/", {}, None, None, task_of(array, index, 3))
+            row = {"submitted_s": 1.0, "phase": "finished", "ended_s": float(array + index)}
+            journal.append((array + 1 + index, encode_submission(sent), row))
+    history, read, seen = history_of(journal, 0), EndedJobs.outlines, list[int]()
+
+    def outlines(self: EndedJobs, jobs: Sequence[int]) -> list[EndedJob]:
+        seen.extend(jobs)
+        return read(self, jobs)
+
+    monkeypatch.setattr(EndedJobs, "outlines", outlines)
+    page = page_of(history, STATE, {}, NOW_S, JobFilter(everything=True, limit=2))
+    assert page.total == 50 and [row.id for row in page.jobs] == [197, 193] and len(set(seen)) <= 6
+    rows = by_number(history, STATE, {}, NOW_S, JobFilter(everything=True, limit=1, phase="finished"))
+    assert [row.id for row in rows] == [1] and len(set(seen)) <= 9
+    assert by_number(history, STATE, {}, NOW_S, JobFilter(everything=True, phase="failed")) == []
