@@ -155,6 +155,7 @@ def array_row(first: JobRecord, records: Sequence[JobOutline], phases: Sequence[
         gpu_seconds=sum(each.gpu_seconds for each in records),
         work_seconds=sum(each.work_seconds for each in records),
         profile=spec.profile,
+        most_gpus=spec.most_gpus,
         command=first.submitted.command,
         array_id=number_of(first),
         array=ArrayRow(tasks=task.count, at_once=task.at_once, phases={name: counts[name] for name in _ORDER if counts[name]}),
