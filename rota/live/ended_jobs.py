@@ -229,10 +229,16 @@ class EndedJobs:
         return [each for each in self.outlines(jobs) if each.name == name]
 
     def names(self, user: str | None) -> list[tuple[int, str]]:
-        """Return the number and the name of each job of a user, by number; of each job for None."""
+        """Return each name of the jobs of a user, of all jobs for None, with the number of the newest job that has it, by number.
+        A name may have a million jobs, and is read once."""
         rows = np.flatnonzero(self._of(user))
-        rows = rows[np.argsort(self._column("id")[rows])]
-        return list(zip(self._column("id")[rows].tolist(), self._names_of(rows), strict=True))
+        jobs, hashes = self._column("id")[rows], self._column("name_hash")[rows]
+        order = np.lexsort((jobs, hashes))
+        is_newest = np.ones(len(rows), np.bool_)
+        is_newest[:-1] = np.diff(hashes[order]) != 0
+        newest = order[is_newest]
+        newest = newest[np.argsort(jobs[newest])]
+        return list(zip(jobs[newest].tolist(), self._names_of(rows[newest]), strict=True))
 
     def ended_before(self, until_s: float) -> list[int]:
         """Return the jobs that ended before an instant, by number."""
