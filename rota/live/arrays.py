@@ -8,9 +8,12 @@ from bisect import bisect_left
 from collections import Counter
 from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 
+import numpy as np
+
 from rota.live.ended_jobs import JobOutline
 from rota.live.instants import iso
 from rota.live.job_record import JobRecord
+from rota.model.units import Ints
 from rota.wire.rows import ENDED, HOLDING, ArrayRow, JobRow
 from rota.wire.task_array import ArrayTask
 
@@ -35,6 +38,9 @@ class ArrayJobs:
     def __iter__(self) -> Iterator[int]:
         """Yield the jobs by index."""
         return iter(self._jobs)
+
+    def column(self) -> Ints:
+        return np.array(self._jobs, np.int64)
 
     def put(self, index: int, job: int) -> None:
         at = bisect_left(self._indices, index)
@@ -92,6 +98,10 @@ class Arrays:
         """Return the jobs of an array, by index."""
         return list(self._jobs[number])
 
+    def columns(self, numbers: Iterable[int]) -> list[Ints]:
+        """Return the jobs of each of these arrays, by index."""
+        return [self._jobs[number].column() for number in numbers]
+
     def title(self, number: int) -> str:
         """Return the name of an array with its indices."""
         return self._jobs[number].title
@@ -145,6 +155,7 @@ def array_row(first: JobRecord, records: Sequence[JobOutline], phases: Sequence[
         gpu_seconds=sum(each.gpu_seconds for each in records),
         work_seconds=sum(each.work_seconds for each in records),
         profile=spec.profile,
+        most_gpus=spec.most_gpus,
         command=first.submitted.command,
         array_id=number_of(first),
         array=ArrayRow(tasks=task.count, at_once=task.at_once, phases={name: counts[name] for name in _ORDER if counts[name]}),

@@ -327,7 +327,7 @@ class Daemon:
     def _gather(self, items: Sequence[Item], now: float, answered: "list[tuple[Future[Any], Any]]") -> list[CoreEvent]:
         """Return the events of requests, policies, the driver and the clock, and of a new setup."""
         events: list[CoreEvent] = []
-        state = self.scheduler.state
+        state, changed = self.scheduler.state, list[CoreEvent]()
         new = NewJobs(self.history, max(state.jobs.last_job, 0), now, self._lock, state.tenants.tenants)
         for item in items:
             if isinstance(item, Together | NewItem):
@@ -337,8 +337,10 @@ class Daemon:
             elif isinstance(item, SetPolicy):
                 self._change_policy(item)
                 answered.append((item.done, 0))
+            elif isinstance(item, ChangeMachines) and changed:
+                self._items.put(item)  # it is checked in the next turn, when the change before it is made
             elif isinstance(item, ChangeMachines):
-                events += item.to_events(state, now, answered)
+                events += (changed := list(item.to_events(state, now, answered)))
             elif item is not None:
                 events.append(item)
         events.extend(self.driver.events())

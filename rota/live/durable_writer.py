@@ -31,10 +31,15 @@ class DurableWriter:
         """Write. On a full disk, free the reserve first, then wait until there is room. If the journal's server cannot be
         reached, wait until it can."""
         self._writing_s = time.monotonic()
+        try:
+            self._until_written(write)
+        finally:  # also if what was to be written, or read, does not exist
+            self._writing_s = None
+
+    def _until_written(self, write: Callable[[], None]) -> None:
         while True:
             try:
                 write()
-                self._writing_s = None
                 if self._away:
                     self._away = ""
                     self._tell("the journal can be written again")

@@ -10,7 +10,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from rota.live.job_record import JobRecord
-from rota.model.units import Floats, Ints
+from rota.model.units import Bools, Floats, Ints
 from rota.wire.job_filter import JobFilter
 from rota.wire.rows import ENDED
 
@@ -135,6 +135,16 @@ class SelectedEnded(NamedTuple):
     """Numbers of the arrays that have one of their tasks in the list."""
 
 
+class EndedArrays(NamedTuple):
+    """Which of some arrays have ended."""
+
+    whole: Bools
+    """Whether all tasks of each are among the ended jobs. The other columns mean nothing for the others."""
+    in_phase: Bools
+    """Whether a task of each is in the phase of a filter."""
+    ended_s: Floats
+
+
 class EndedJobs:
     """The ended jobs of one scheduler."""
 
@@ -219,10 +229,16 @@ class EndedJobs:
         return [each for each in self.outlines(jobs) if each.name == name]
 
     def names(self, user: str | None) -> list[tuple[int, str]]:
-        """Return the number and the name of each job of a user, by number; of each job for None."""
+        """Return each name of the jobs of a user, of all jobs for None, with the number of the newest job that has it, by number.
+        A name may have a million jobs, and is read once."""
         rows = np.flatnonzero(self._of(user))
-        rows = rows[np.argsort(self._column("id")[rows])]
-        return list(zip(self._column("id")[rows].tolist(), self._names_of(rows), strict=True))
+        jobs, hashes = self._column("id")[rows], self._column("name_hash")[rows]
+        order = np.lexsort((jobs, hashes))
+        is_newest = np.ones(len(rows), np.bool_)
+        is_newest[:-1] = np.diff(hashes[order]) != 0
+        newest = order[is_newest]
+        newest = newest[np.argsort(jobs[newest])]
+        return list(zip(jobs[newest].tolist(), self._names_of(rows[newest]), strict=True))
 
     def ended_before(self, until_s: float) -> list[int]:
         """Return the jobs that ended before an instant, by number."""
@@ -252,8 +268,22 @@ class EndedJobs:
             arrays = np.unique(self._column("array")[found & tasks]).tolist()
             found &= ~tasks
         if wanted.phase:
-            found &= np.isin(self._column("phase"), [code for code, phase in enumerate(ENDED) if wanted.is_phase(phase)])
+            found &= np.isin(self._column("phase"), _codes(wanted))
         return SelectedEnded(self._column("id")[found], self._column("ended_s")[found], arrays)
+
+    def arrays(self, tasks: Sequence[Ints], wanted: JobFilter) -> EndedArrays:
+        """Look at arrays, each with the jobs of its tasks, without a look at one job after the other: they may be many."""
+        if not tasks or not self._count:
+            none = np.zeros(len(tasks), np.bool_)
+            return EndedArrays(none, none, np.zeros(len(tasks)))
+        at, begins = np.concatenate(tasks) - self._first, np.cumsum([0, *map(len, tasks[:-1])])
+        known = (at >= 0) & (at < len(self._row_of))
+        rows = np.where(known, self._row_of[np.where(known, at, 0)], _NO_ROW)
+        return EndedArrays(
+            np.logical_and.reduceat(rows != _NO_ROW, begins),
+            np.logical_or.reduceat(np.isin(self._column("phase")[rows], _codes(wanted)), begins),
+            np.maximum.reduceat(np.nan_to_num(self._column("ended_s")[rows]), begins),
+        )
 
     # Parts -------------------------------------------------------------------------------------------------------
 
@@ -293,3 +323,8 @@ class EndedJobs:
             self._row_of = np.concatenate([next(edges), self._row_of, next(edges)])
             self._first -= before
         self._row_of[job - self._first] = row
+
+
+def _codes(wanted: JobFilter) -> list[int]:
+    """Return the codes of the phases that are in a filter."""
+    return [code for code, phase in enumerate(ENDED) if wanted.is_phase(phase)]

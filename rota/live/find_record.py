@@ -105,7 +105,8 @@ class JobFinder:
         return sorted(found, key=lambda job: job.id)
 
     def _begin_with(self, key: str) -> list[JobOutline]:
-        """Return the jobs whose names begin like this, by number. Ended ones are looked up only if there is no unfinished one."""
+        """Return the jobs whose names begin like this, by number. Ended ones are looked up only if there is no unfinished one,
+        and then the newest of each name."""
         if not key:
             return []
         found = self._all.outlines([job for job in _begin(self._open_names, key) if job in self._all])
@@ -115,7 +116,8 @@ class JobFinder:
 
     def _unknown(self, key: str) -> UnknownNameError:
         numbers = [(job, name) for name, job in self._open_names] + self._all.ended.names(self._names_of)
-        return UnknownNameError("job", key, [name for _, name in sorted(numbers)], newest=MAX_LISTED, hint="rota jobs --all")
+        newest = {name: job for job, name in sorted(numbers)}
+        return UnknownNameError("job", key, sorted(newest, key=newest.__getitem__), newest=MAX_LISTED, hint="rota jobs --all")
 
 
 def find_record(records: JobRecords, key: str, *, unique: bool = False, arrays: Arrays = NO_ARRAYS) -> JobRecord:

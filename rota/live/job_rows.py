@@ -79,6 +79,7 @@ def make_row(record: JobRecord, state: State, standing: tuple[int, int], part: A
         metrics=dict(part.metrics if part is not None and part.metrics else record.metrics),
         park_method=way,
         park_reason=f"{why or ''} (not parked: {record.parking_problem})".strip() if record.parking_problem else why,
+        most_gpus=spec.most_gpus,
         max_run_seconds=spec.max_run_time,
         key=record.submitted.idempotency_key,
         array_id=None if record.submitted.task is None else record.submitted.task.array,

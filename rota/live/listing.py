@@ -17,7 +17,7 @@ _LAST = 2
 
 
 class Entry(NamedTuple):
-    """One job of a list, or one array. Ended jobs of the journal are not among them, but columns."""
+    """One job of a list, or one array. Ended jobs of the journal, and arrays of these alone, are not among them, but columns."""
 
     number: int
     standing: tuple[int, float]
@@ -58,11 +58,19 @@ def _selected(history: JobHistory, state: State, wanted: JobFilter) -> tuple[lis
                 alone.append(record)
             else:
                 arrays[number] = None
-    ended = (history.records.ended if wanted.everything else EndedJobs()).listed(wanted)
+    columns = history.records.ended if wanted.everything else EndedJobs()
+    ended = columns.listed(wanted)
     arrays.update(dict.fromkeys(ended.arrays))
-    groups = [*([job] for job in alone), *map(history.tasks, arrays)]
+    numbers = np.array(list(arrays), np.int64)
+    over = columns.arrays(history.arrays.columns(arrays), wanted)
+    shown = over.whole & over.in_phase
+    ended = ended._replace(
+        jobs=np.concatenate([ended.jobs, numbers[shown]]), ended_s=np.concatenate([ended.ended_s, over.ended_s[shown]])
+    )
+    looked_at = numbers[~over.whole].tolist()
+    groups = [*([job] for job in alone), *map(history.tasks, looked_at)]
     every, at, entries = history.phases([job for group in groups for job in group], state), 0, []
-    for number, group in zip([*(job.id for job in alone), *arrays], groups, strict=True):
+    for number, group in zip([*(job.id for job in alone), *looked_at], groups, strict=True):
         phases = every[at : at + len(group)]
         at += len(group)
         if any(map(wanted.is_phase, phases)):

@@ -23,7 +23,12 @@ def admitted(sent: Submission, tenants: Tenants | None, by: Actor | None) -> Sub
 
 
 def by_membership(sent: Submission, tenants: Tenants | None) -> Submission:
-    """Return a submission with the tenant that its user's membership gives it, if its spec names none."""
+    """Return a submission with the tenant that its user's membership gives it, if its spec names none. A job that is submitted
+    again may have another one than before."""
+    if sent.tenant_by_membership and tenants is not None:
+        home = tenants.home_of(sent.spec.tenant)
+        if home is None or not tenants.is_open_to(home, sent.user):
+            sent = replace(sent, spec=sent.spec.model_copy(update={"tenant": None}), tenant_by_membership=False)
     tenant = tenants.tenant_of_member(sent.user) if tenants is not None and sent.spec.tenant is None else None
     if tenant is None:
         return sent

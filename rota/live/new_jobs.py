@@ -6,7 +6,7 @@ from concurrent.futures import Future
 from dataclasses import replace
 from typing import Any
 
-from rota.errors import ConflictError, RotaError
+from rota.errors import RotaError
 from rota.live.dependencies import dependencies_of
 from rota.live.history import JobHistory
 from rota.live.job_record import JobRecord
@@ -15,7 +15,7 @@ from rota.model.array_limit import ArrayLimit
 from rota.model.dependency import Dependency
 from rota.model.events import Submitted
 from rota.model.tenants import Tenants
-from rota.wire.submission import Submission
+from rota.wire.submission import Submission, naming
 
 
 class NewJobs:
@@ -31,16 +31,26 @@ class NewJobs:
         """Number of each job and array of this turn, by the id of its item."""
 
     def take(self, request: NewItem | Together, answered: "list[tuple[Future[Any], Any]]") -> None:
-        """Accept a request: all of its submissions, or none if they exceed a limit of their tenants."""
+        """Accept a request: all of its submissions, or none if they exceed a limit of their tenants, or if the key of one has
+        another job."""
         items = request.items if isinstance(request, Together) else [request]
         try:
+            if isinstance(request, Together):
+                self._check_keys(items)
             self.check_limits(items, several=isinstance(request, Together))
-        except ConflictError as problem:
+        except RotaError as problem:
             for item in items:
                 item.done.set_exception(problem)
             return
         for item in items:
             self._take(item, answered)
+
+    def _check_keys(self, items: Sequence[NewItem]) -> None:
+        """Raise ConflictError if another job was submitted with the key of one of these meanwhile."""
+        for index, item in enumerate(items):
+            if not isinstance(item, KnownJobAgain):
+                with naming(index):
+                    self._history.known_number(_first(item).sent)
 
     def check_limits(self, items: Sequence[NewItem], *, several: bool = False) -> None:
         """Raise ConflictError if these jobs, and all tasks of arrays, exceed a limit of their tenants."""

@@ -23,7 +23,7 @@ class UnfinishedJobs:
         """Number of unfinished jobs, by the tenant that their specs name and by user."""
         self._tenants: Tenants | None = None
         self._limits: dict[tuple[str, str], list[JobLimit]] = {}
-        """Limits of each tenant and user."""
+        """Limits of each tenant and user with unfinished jobs."""
         self._by_limit = Counter[JobLimit]()
         """Number of unfinished jobs that count for each limit."""
 
@@ -35,10 +35,11 @@ class UnfinishedJobs:
 
     def _count(self, owner: tuple[str, str], jobs: int) -> None:
         self._by_owner[owner] += jobs
-        if not self._by_owner[owner]:
-            del self._by_owner[owner]
         for limit in self._limits_of(owner):
             self._by_limit[limit] += jobs
+        if not self._by_owner[owner]:
+            del self._by_owner[owner]
+            self._limits.pop(owner, None)
 
     def number(self, tenants: Tenants | None, limit: JobLimit) -> int:
         """Return the number of unfinished jobs that count for a limit of these tenants."""
@@ -50,12 +51,15 @@ class UnfinishedJobs:
         None: a job that is not new. `several`: whether they are jobs of one request, of which the error names the first beyond
         the limit."""
         self._use(tenants)
-        more = Counter[JobLimit]()
+        more, limits = Counter[JobLimit](), dict[tuple[str, str], Sequence[JobLimit]]()
         for index, each in enumerate(new):
             if each is None:
                 continue
             sent, jobs = each
-            for limit in self._limits_of(_owner(sent)):
+            owner = _owner(sent)
+            if owner not in limits:
+                limits[owner] = self._limits_of(owner)
+            for limit in limits[owner]:
                 more[limit] += jobs
                 if self._by_limit[limit] + more[limit] > limit.most:
                     with naming(index) if several else nullcontext():
@@ -79,7 +83,9 @@ class UnfinishedJobs:
         found = self._limits.get(owner)
         if found is None:
             home = tenants.home_of(owner[0])
-            found = self._limits[owner] = [] if home is None else tenants.job_limits(home, owner[1])
+            found = [] if home is None else tenants.job_limits(home, owner[1])
+            if owner in self._by_owner:  # a path below a tenant may have any name, so that there is no end of them
+                self._limits[owner] = found
         return found
 
 

@@ -172,4 +172,5 @@ def gpu_seconds(rows: Iterable[JobRow]) -> float:
 def _counted_seconds(row: JobRow) -> float:
     if row.ended or row.max_run_seconds is None:
         return row.gpu_seconds
-    return max(row.gpu_seconds, row.gpus * row.max_run_seconds)
+    gpus = row.gpus if row.most_gpus is None else row.most_gpus  # an elastic job may have fewer now, and get more
+    return max(row.gpu_seconds, gpus * row.max_run_seconds)

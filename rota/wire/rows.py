@@ -130,6 +130,8 @@ class JobRow:
     """Complete spec, if one job was requested; None in lists. Variables have only names, because values may be secrets."""
     trials: list[TrialRow] | None = None
     """Trials of the job, the oldest first, if one job was requested; None in lists."""
+    most_gpus: float | None = None
+    """Most GPUs that the job may have: the maximum of an elastic one; None if the scheduler does not say."""
     max_run_seconds: float | None = None
     """Longest run time of the job over all attempts, in seconds; None if there is no limit."""
     key: str | None = None

@@ -211,7 +211,11 @@ DIRECTIVES = (
     Directive(("nodelist", "w"), refused=_ANY_NODE, hint="#ROTA accelerators: [A100] chooses by type"),
     Directive(("nodefile", "F"), refused=_ANY_NODE, hint="#ROTA accelerators: [A100] chooses by type"),
     Directive(("exclude", "x"), refused=_ANY_NODE, hint="#ROTA accelerators: [A100] chooses by type"),
-    Directive(("reservation",), refused="Rota's reservations are for maintenance", hint="take the line out"),
+    Directive(
+        ("reservation",),
+        refused="a job uses the reservations of its tenant and its user without this line",
+        hint="take the line out",
+    ),
     Directive(("licenses", "L"), refused="Rota does not count licences", hint="take the line out"),
     Directive(("container",), refused="Rota does not start containers", hint="start it in the script"),
     Directive(("uid",), refused="a job runs as the user who submits it", hint="take the line out"),

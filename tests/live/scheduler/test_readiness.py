@@ -52,6 +52,14 @@ def test_a_write_that_takes_long_is_a_problem(tmp_path: Path, monkeypatch: pytes
         until(lambda: daemon.ready().ready)
 
 
+def test_a_report_about_an_unknown_job_is_no_problem_of_the_journal(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("rota.live.ready_row.SLOW_WRITE_SECONDS", 0.0)
+    with running(tmp_path) as daemon:
+        with pytest.raises(KeyError):
+            daemon._context().submitted(99)
+        assert daemon.ready().problems == {}
+
+
 def test_a_scheduler_that_has_stopped_is_not_ready(tmp_path: Path) -> None:
     with running(tmp_path) as daemon:
         assert daemon.ready().ready

@@ -10,8 +10,10 @@ import pytest
 
 from rota.errors import ConflictError, SpecError
 from rota.live.daemon import Daemon
+from rota.live.dependencies import KnownJobs
 from rota.live.job_record import JobRecord
 from rota.live.job_records import JobRecords
+from rota.live.queued_requests import Together
 from rota.live.submission_keys import SubmissionKeys
 from rota.wire.job_filter import JobFilter
 from rota.wire.spec import Spec
@@ -55,6 +57,22 @@ def test_of_many_at_once_one_is_taken(tmp_path: Path) -> None:
         found = list(pool.map(lambda number: submit(daemon, f"key-{number % 4}"), range(64)))
         assert len(set(found)) == 4 and sorted(set(found)) == jobs(daemon)
         assert all(len({found[i] for i in range(k, 64, 4)}) == 1 for k in range(4))
+
+
+def test_of_many_jobs_of_one_request_none_is_taken_if_the_key_of_one_is_taken_meanwhile(tmp_path: Path) -> None:
+    def sent(key: str, run: str = "true") -> Submission:
+        return Submission(Spec(run=run), "ana", "/", PATH, key)
+
+    with running(tmp_path) as daemon:
+        known = KnownJobs(daemon.history)
+        other, *several = [daemon._request(each, None, known) for each in (sent("b", "false"), sent("a"), sent("b"))]
+        daemon._items.put(other)
+        daemon._items.put(Together(several))
+        assert other.done.result() == 1
+        for each in several:
+            with pytest.raises(ConflictError, match=r"jobs\[1\] .* another job was submitted .* None of the jobs was taken"):
+                each.done.result()
+        assert jobs(daemon) == [1]
 
 
 def test_a_restart_knows_the_keys(tmp_path: Path) -> None:

@@ -11,6 +11,7 @@ from hypothesis import strategies as st
 from rota.errors import ConflictError, JournalError, RotaError
 from rota.live.dependencies import KnownJobs, find_awaited
 from rota.live.ended_jobs import EndedJob, EndedJobs
+from rota.live.find_record import JobFinder
 from rota.live.history import JobHistory
 from rota.live.job_record import JobRecord
 from rota.live.job_records import JobRecords, LockedReads
@@ -250,3 +251,41 @@ def test_a_start_that_takes_long_reports_its_progress(monkeypatch: pytest.Monkey
     monkeypatch.setattr("rota.live.history.TELL_SECONDS", -1.0)
     history.restore(jobs[1200:], lines.append)
     assert lines == ["1,000 jobs were read from the journal so far"] and len(history.records) == 2500
+
+
+def test_a_page_looks_at_the_tasks_of_its_own_arrays_alone(monkeypatch: pytest.MonkeyPatch) -> None:
+    journal: list[Plain] = []
+    for array in range(1, 201, 4):
+        for index in range(3):
+            sent = Submission(Spec(run="x"), "ana", "/", {}, None, None, task_of(array, index, 3))
+            row = {"submitted_s": 1.0, "phase": "finished", "ended_s": float(array + index)}
+            journal.append((array + 1 + index, encode_submission(sent), row))
+    history, read, seen = history_of(journal, 0), EndedJobs.outlines, list[int]()
+
+    def outlines(self: EndedJobs, jobs: Sequence[int]) -> list[EndedJob]:
+        seen.extend(jobs)
+        return read(self, jobs)
+
+    monkeypatch.setattr(EndedJobs, "outlines", outlines)
+    page = page_of(history, STATE, {}, NOW_S, JobFilter(everything=True, limit=2))
+    assert page.total == 50 and [row.id for row in page.jobs] == [197, 193] and len(set(seen)) <= 6
+    rows = by_number(history, STATE, {}, NOW_S, JobFilter(everything=True, limit=1, phase="finished"))
+    assert [row.id for row in rows] == [1] and len(set(seen)) <= 9
+    assert by_number(history, STATE, {}, NOW_S, JobFilter(everything=True, phase="failed")) == []
+
+
+def test_a_name_of_many_ended_jobs_is_read_once(monkeypatch: pytest.MonkeyPatch) -> None:
+    journal: list[Plain] = []
+    for number in range(1, 31):
+        sent = Submission(Spec(run="x", name=f"net-{number % 3}"), "ana", "/", {})
+        journal.append((number, encode_submission(sent), {"submitted_s": 1.0, "phase": "finished", "ended_s": 2.0}))
+    history, seen = history_of(journal, 0), list[int]()
+    names_of = EndedJobs._names_of
+    monkeypatch.setattr(EndedJobs, "_names_of", lambda self, rows: (seen.append(len(rows)), names_of(self, rows))[1])
+    for key in ("ne", "x"):
+        with pytest.raises(RotaError, match="net-0, net-1, net-2"):
+            JobFinder(history.records).find(key)
+    assert history.records.ended.names("leo") == []
+    assert history.records.ended.names(None) == [(28, "net-1"), (29, "net-2"), (30, "net-0")]
+    assert max(seen) == 3
+    assert JobFinder(history.records).find("net-1").id == 28

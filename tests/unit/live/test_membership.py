@@ -36,6 +36,20 @@ def test_a_member_submits_into_their_tenants_and_those_below() -> None:
     assert tenant_of("ana") == "vision/labs", "the only one of which ana is a member"
 
 
+def test_a_job_that_is_submitted_again_gets_the_tenant_of_a_membership_that_has_changed() -> None:
+    before, by = admitted(sent("ana"), TENANTS, None), Actor("ana", Role.USER)
+    assert (before.spec.tenant, before.tenant_by_membership) == ("vision/labs", True)
+    members = {"vision": ("leo",), "speech": ("ana",)}
+    for weights in (TENANTS.weights, {"speech": 1.0}):
+        moved = Tenants(weights, members={path: users for path, users in members.items() if path in weights}, unknown="refuse")
+        again = admitted(before, moved, by)
+        assert (again.spec.tenant, again.tenant_by_membership) == ("speech", True)
+    assert admitted(before, replace(TENANTS, members={**TENANTS.members, "speech": ("ana",)}), by) == before, "it is still theirs"
+    moved = replace(TENANTS, members=members)
+    with pytest.raises(ForbiddenError, match="tenant: 'vision' — ana is not a member of the tenant vision"):
+        admitted(admitted(sent("ana", "vision"), TENANTS, None), moved, by)
+
+
 def test_a_tenant_in_the_spec_comes_before_the_membership() -> None:
     assert tenant_of("ana", "vision") == "vision"
 

@@ -87,3 +87,15 @@ def test_the_error_states_what_is_counted() -> None:
         "None of the jobs was taken."
     )
     found.check(None, [(SENT["a", "ana"], 100)])
+
+
+def test_paths_without_unfinished_jobs_take_no_memory() -> None:
+    counted, tenants = UnfinishedJobs(), Tenants({"a": 1.0}, max_jobs={"a": 5})
+    for number in range(20):
+        sent = Submission(Spec(run="true", tenant=f"a/{number}"), "ana", "/", {})
+        counted.check(tenants, [(sent, 1)])
+        if number % 2:
+            counted.add(sent)
+            assert len(counted._limits) == 1
+            counted.remove(sent)
+    assert not counted._limits and not counted._by_owner

@@ -152,6 +152,14 @@ def test_gpu_hours_count_what_jobs_used_and_what_unfinished_ones_may_use(served:
     assert len(served.daemon.rows) == 3
 
 
+def test_an_elastic_job_counts_for_all_gpus_that_it_may_get(served: Served) -> None:
+    program = started(served, max_gpu_hours=4)
+    program.call("submit", run="true", gpus={"min": 1, "max": 4}, max_run_time="1h")
+    served.daemon.run(1, gpus=1)
+    assert program.call("whoami")["budget"]["gpu_hours_left"] == 0, "it may still grow"
+    assert "0 are left" in program.refused("submit", run="true", max_run_time="1h")
+
+
 def test_a_server_that_is_started_again_counts_the_hours_of_the_one_before(served: Served) -> None:
     started(served, max_gpu_hours=1).call("submit", run="true", max_run_time="45m")
     program = started(served, max_gpu_hours=1)

@@ -119,6 +119,7 @@ class Standin:
                 steps_total=spec.steps,
                 reason="AWAITING_DECISION",
                 submitted_at=now(),
+                most_gpus=gpus,
                 max_run_seconds=spec.max_run_time,
                 key=key,
                 command=spec.run if isinstance(spec.run, str) else " ".join(spec.run),
