@@ -342,7 +342,8 @@ class Promises:
                 each
                 for node in nodes
                 for each in (guarantees.left_by_pool[node] if node in guarantees.left_by_pool else [guarantees.left[node]])
-            ]
+            ],
+            dtype=np.float64,
         )
 
     def cells(self, promise: Ints, pool: Ints) -> Ints:

@@ -48,8 +48,10 @@ def bench(seed: int) -> Bench:
     dice = random.Random(seed)
     cluster = dice.choice(("12xV100", "3x(4xV100)", "6xV100 + 4xP100 + 4xK80"))
     made = Bench(cluster, POLICIES[seed % len(POLICIES)])
-    given = GivenBeliefs(costs=MoveCosts(move_seconds=dice.choice((0.0, 30.0))))
-    made.core = Scheduler.of(Cluster.parse(cluster), Setup(Settings(), Packed(), given, tenants_of(dice)))
+    given = GivenBeliefs(costs=MoveCosts(launch_seconds=dice.choice((0.0, 30.0))))
+    made.core = Scheduler.of(
+        Cluster.parse(cluster), Setup(settings=Settings(), placer=Packed(), given=given, tenants=tenants_of(dice))
+    )
     return made
 
 
