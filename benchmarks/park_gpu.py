@@ -261,9 +261,10 @@ def daemon_killed(bench: Bench) -> dict[str, Any]:
         bench.down()
 
 
-def many_parkings(bench: Bench, gib: int = 2, times: int = 50, *, way: str = "") -> dict[str, Any]:
-    """One job, parked again and again by its supervisor, without a policy. `way`: driver, or what is chosen for it."""
-    bench.home = bench.folder / f"home-many-{gib}{way}"
+def many_parkings(bench: Bench, gib: int = 2, times: int = 50, *, way: str = "", ahead: bool = False) -> dict[str, Any]:
+    """One job, parked again and again by its supervisor, without a policy. `way`: driver, or what is chosen for it. `ahead`:
+    whether it gets host memory ready before."""
+    bench.home = bench.folder / f"home-many-{gib}{way}{ahead}"
     bench.home.mkdir()
     agent = Machine(bench.home, lambda: None)
     before = gpu_mib()
@@ -288,6 +289,21 @@ def many_parkings(bench: Bench, gib: int = 2, times: int = 50, *, way: str = "")
         reach("running")
         pid = json.loads((bench.home / "run/1/1/status.json").read_text())["pid"]
         park, wake, parked_mib, running_mib, host = [], [], [], [], []
+        prepared = {}
+        if ahead:
+            begin, made, held = time.monotonic(), status().steps_done, host_mib(pid)["VmRSS"]
+            bench.until(lambda: time.monotonic() >= begin + 10.0, "its usual rate", 20.0)
+            begin, made = time.monotonic(), status().steps_done - made
+            usual, made = made / 10.0, status().steps_done
+            agent.prepare(1, 1)
+            bench.until(lambda: host_mib(pid)["VmRSS"] >= held + 1024 * gib, "its host memory is ready", 200.0, 0.5)
+            seconds = time.monotonic() - begin
+            during = (status().steps_done - made) / seconds
+            prepared = {
+                "prepare_seconds": round(seconds, 1),
+                "usual_steps_per_second": usual,
+                "while_preparing": round(during, 2),
+            }
         for number in range(times):
             began = time.monotonic()
             agent.park(1, 1, 2 + 2 * number)
@@ -306,6 +322,7 @@ def many_parkings(bench: Bench, gib: int = 2, times: int = 50, *, way: str = "")
             made = status().steps_done
             bench.until(lambda made=made: status().steps_done > made, "a step", 30.0, 0.01)
         return {
+            **prepared,
             "times": times,
             "first_park_seconds": round(park[0], 3),
             "park_seconds": round(statistics.median(park[1:]), 3),
@@ -328,6 +345,7 @@ def phases(bench: Bench, args: argparse.Namespace) -> Iterator[tuple[str, Callab
     yield "many_parkings", lambda: many_parkings(bench)
     yield "parkings_of_20_gib", lambda: many_parkings(bench, 20, 8)
     yield "parkings_of_40_gib", lambda: many_parkings(bench, 40, 5)
+    yield "prepared_20_gib", lambda: many_parkings(bench, 20, 3, ahead=True)
     yield "damage", lambda: damage(bench)
     yield "turns", lambda: turns(bench, args.slice_seconds)
     yield "daemon_killed", lambda: daemon_killed(bench)

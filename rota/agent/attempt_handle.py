@@ -13,7 +13,7 @@ from pathlib import Path
 from rota.agent import datagrams
 from rota.agent.attempt_files import AttemptStatus, LaunchOrder, read_order, read_status, starting, unix_s, write_order
 from rota.agent.command_datagrams import encode_command
-from rota.agent.constants import ENDED, LOST
+from rota.agent.constants import ENDED, LOST, PREPARE
 from rota.agent.disk import COMPLAINTS, CONTROL, JOB_LOCK, STATUS, SUPERVISOR_LOCK, is_free, sync_folder
 from rota.agent.lost import declare_lost, signs_of
 from rota.agent.processes import Process, ProcessIdentity, boot_id, boot_s, holders
@@ -207,10 +207,16 @@ class AttemptHandle:
         self.read()
         if self.ended:
             return False
-        message = encode_command(command)
+        self._add(encode_command(command))
+        return True
+
+    def prepare(self) -> None:
+        """Ask for host memory, into which the attempt can be parked later."""
+        self._add({"op": PREPARE})
+
+    def _add(self, message: dict[str, object]) -> None:
         self._unsent = [*(other for other in self._unsent if other["op"] != message["op"]), message]
         self._send()
-        return True
 
     def _send(self) -> None:
         while self._unsent and datagrams.send(self.folder, CONTROL, json.dumps(self._unsent[0]).encode()):

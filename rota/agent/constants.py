@@ -36,8 +36,9 @@ RENEW, REPORT = "renew", "report"
 STARTED, SUSPENDED, EXITED = "started", "suspended", "exited"
 """Replies about an attempt, besides that it is parked."""
 
-PARK, WAKE = "park", "wake"
-"""Requests of a supervisor to the hook of a job. PARK is also the datagram that suspends an attempt by parking."""
+PARK, WAKE, PREPARE = "park", "wake", "prepare"
+"""Requests of a supervisor to the hook of a job. PARK is also the datagram that suspends an attempt by parking, and PREPARE the
+one that gets host memory ready for that."""
 
 HOOKED, RINGING, RESUMED, DAMAGED, LATER, UNPARKABLE = "hooked", "ringing", "resumed", "damaged", "later", "unparkable"
 """Reports of a hook besides `parked`: it is installed, got the signal, has resumed, got other memory back, can't park now, or can
@@ -45,6 +46,9 @@ never park."""
 
 PARK_METHOD, PRELOAD, DRIVER = "ROTA_PARK", "preload", "driver"
 """Environment variable with the park method of a job, and two of its values, as in `rota/park/park_method.py`."""
+
+PARK_PAGES = "ROTA_PARK_PAGES"
+"""Environment variable with the preloaded library that makes host memory for parked jobs."""
 
 PARK_SIGNAL = 45
 """Signal that calls the hook: a real-time signal, SIGRTMIN+11 with glibc."""

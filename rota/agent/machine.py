@@ -28,7 +28,7 @@ from rota.agent import rules
 from rota.agent.attempt_files import AttemptStatus, LaunchOrder, launch_command
 from rota.agent.attempt_files import seconds as length
 from rota.agent.attempt_handle import AttemptHandle, reap, take_care_of
-from rota.agent.constants import ATTEMPT_ID
+from rota.agent.constants import ATTEMPT_ID, PARK_PAGES
 from rota.agent.disk import LAUNCH, LOGS, RUN, attempt_folder, remove_attempt, remove_job_if_empty
 from rota.agent.listener import Listener
 from rota.agent.others_job_folder import clear_gone, discard
@@ -100,6 +100,12 @@ class AttemptManager:
         self._decide(job, command)
         handle = self._handles.get((job, command.attempt))
         return handle is not None and handle.send(command)
+
+    def prepare(self, job: int, attempt: int) -> None:
+        """Get host memory ready for parking an attempt, if it is here and parks with our library."""
+        handle = self._handles.get((job, attempt))
+        if handle is not None and not handle.ended and PARK_PAGES in self.variables(job, attempt):
+            handle.prepare()
 
     def answer(self, job: int, attempt: int) -> rules.Reply | None:
         """Return the reply to a command for an attempt; None if `poll` reports it, or its launch may still arrive."""

@@ -12,9 +12,9 @@ from rota.agent.attempt_files import LaunchOrder, order_of
 from rota.agent.constants import KILL, RENEW, RESIZE, RESUME, SUSPEND
 from rota.agent.health_check import CheckHealth
 from rota.model.codec import Codec, Plain
-from rota.model.commands import Kill, Renew, Resume, Suspend, SuspendKind
+from rota.model.commands import Kill, Prepare, Renew, Resume, Suspend, SuspendKind
 
-PROTOCOL = 5
+PROTOCOL = 6
 """Version of these messages. A scheduler ends the agents of a cluster that use another version, and starts its own."""
 
 
@@ -41,10 +41,10 @@ class Forget:
     attempt: int
 
 
-JobMessage = LaunchOrder | Suspend | Resume | ChangeSize | Kill | Renew | Forget
+JobMessage = LaunchOrder | Suspend | Resume | ChangeSize | Kill | Prepare | Renew | Forget
 AgentMessage = JobMessage | CheckHealth
 
-_CODEC = Codec(Suspend, SuspendKind, Resume, ChangeSize, Kill, Renew, Forget, CheckHealth)
+_CODEC = Codec(Suspend, SuspendKind, Resume, ChangeSize, Kill, Prepare, Renew, Forget, CheckHealth)
 _OPERATIONS = {Suspend: SUSPEND, Resume: RESUME, ChangeSize: RESIZE, Kill: KILL, Renew: RENEW}
 
 

@@ -33,7 +33,7 @@ from rota.agent.node_parking import with_parking
 from rota.agent.other_programs import OtherPrograms
 from rota.agent.processes import attempt_id_of, boot_id, boot_s
 from rota.folders import make_folder, state_folder
-from rota.model.commands import Renew
+from rota.model.commands import Prepare, Renew
 
 READ_SECONDS = 1.0
 """Longest wait of a reply for readings of the GPUs, in seconds."""
@@ -197,6 +197,8 @@ class NodeAgent:
             self._launch(message)
         elif isinstance(message, Forget):
             self._machine.forget(message.job, message.attempt)
+        elif isinstance(message, Prepare):
+            self._machine.prepare(message.job, message.attempt)
         else:
             can_park = bool(self._machine.variables(message.job, message.attempt).get(PARK_METHOD))
             command = agent_command(message, boot_s(), can_park=can_park)

@@ -20,7 +20,7 @@ from typing import Any
 
 from rota.agent.attempt_files import is_count, seconds
 from rota.agent.checkpoint_program import CheckpointProgram
-from rota.agent.constants import DAMAGED, HOOKED, LATER, PARK, PARK_SIGNAL, PARKED, RESUMED, RINGING, UNPARKABLE, WAKE
+from rota.agent.constants import DAMAGED, HOOKED, LATER, PARK, PARK_SIGNAL, PARKED, PREPARE, RESUMED, RINGING, UNPARKABLE, WAKE
 from rota.agent.job_folder import JobFolder
 from rota.agent.processes import boot_s, open_files, uid_of
 
@@ -65,6 +65,8 @@ class Parking:
         self._heard: set[int] = set()
         """Processes in the handler. They have the request to park, and are parked or soon will be."""
         self._cuda: set[int] = set()
+        self._prepared: set[int] = set()
+        """Processes that have been asked to prepare, or are to be."""
         self._deadline_s = self._again_s = float("inf")
 
     def is_helper(self, pid: int) -> bool:
@@ -101,6 +103,14 @@ class Parking:
         self._heard = set(self._waited_for)
         self._deadline_s, self._again_s = boot_s() + PARK_SECONDS, boot_s() + RING_AGAIN_SECONDS
         program.say(PARK, *self._waited_for)
+
+    def prepare(self) -> None:
+        """Have the processes with the hook get host memory ready, while they go on."""
+        if self.program is not None or self.phase != AWAKE:
+            return
+        for pid in (self.hooked & set(self._living())) - self._prepared:
+            self._prepared.add(pid)
+            self._signal(pid)
 
     def wake(self) -> None:
         """Resume all parked processes. Without any, the attempt is awake at once."""
@@ -175,7 +185,8 @@ class Parking:
     def _rang(self, pid: int) -> None:
         """Reply to a process that got the signal and asks whether to park."""
         meant = self.phase == PARKING and pid in self._waited_for
-        if self._say(pid, PARK if meant else WAKE) and meant:
+        otherwise = PREPARE if pid in self._prepared else WAKE
+        if self._say(pid, PARK if meant else otherwise) and meant:
             self._heard.add(pid)
             if self._waited_for <= self._heard:
                 self._deadline_s = boot_s() + PARK_SECONDS
@@ -211,15 +222,22 @@ class Parking:
         if self.program is not None:
             return None if self.program.lives else self._give_up("the program that calls the driver's checkpoint has ended")
         for pid in self._waited_for - self._heard:
-            with contextlib.suppress(OSError):
-                handle = os.pidfd_open(pid)
-                try:
-                    if not _catches(pid):
-                        return self._give_up(f"it has set signal {PARK_SIGNAL} back, which is what parks it")
-                    if self.folder.uid in (None, uid_of(pid)):  # another may have the number by now
-                        signal.pidfd_send_signal(handle, PARK_SIGNAL)
-                finally:
-                    os.close(handle)
+            if not self._signal(pid):
+                return self._give_up(f"it has set signal {PARK_SIGNAL} back, which is what parks it")
+        return None
+
+    def _signal(self, pid: int) -> bool:
+        """Send the signal to a process. Return False if it would die of it."""
+        with contextlib.suppress(OSError):
+            handle = os.pidfd_open(pid)
+            try:
+                if not _catches(pid):
+                    return False
+                if self.folder.uid in (None, uid_of(pid)):  # another may have the number by now
+                    signal.pidfd_send_signal(handle, PARK_SIGNAL)
+            finally:
+                os.close(handle)
+        return True
 
     def _say_wake(self, *, first: bool = False) -> None:
         """Ask processes to resume. Hooks get the request repeatedly. The program that calls the driver gets it once, and again if

@@ -42,6 +42,7 @@ from rota.agent.constants import (
     PARK,
     PARK_METHOD,
     PARKED,
+    PREPARE,
     RENEW,
     REPORT,
     RESIZE,
@@ -308,6 +309,8 @@ class Supervisor:
         command = read_command(message, self.order.attempt, boot_s())
         if message.get("op") == REPORT:
             self._report(message)
+        elif message.get("op") == PREPARE:
+            self.parking.prepare()
         elif command is not None and command.parks:
             self._park(command)
         elif command is not None and command.op == RESIZE:

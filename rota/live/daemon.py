@@ -46,6 +46,7 @@ from rota.live.node_log import NodeLog
 from rota.live.node_rows import node_rows
 from rota.live.notifier import Notifier
 from rota.live.old_jobs import OldJobs
+from rota.live.parking_ahead import ParkingAhead
 from rota.live.policy_change import try_policy
 from rota.live.policy_client import PolicyClient
 from rota.live.queued_requests import (
@@ -174,6 +175,7 @@ class Daemon:
         self._policy_before = before.policy if before is not None else self.setup.policy
         self._policy_client = self._client(self.setup)
         self._wake_s = scheduler.state.cycle.timer_s
+        self._parking_ahead = ParkingAhead()
         self.begun = threading.Event()
         """Set when the first turn is over, or has failed."""
         self._thread = threading.Thread(target=self._run, name="scheduler", daemon=True)
@@ -420,7 +422,8 @@ class Daemon:
             for_driver = [command for command in for_driver if not isinstance(command, Launch)]
         if for_driver and self.journal.epoch:  # the process may have been paused since it wrote them, and another may lead now
             self._journal_writer.write(self.journal.confirm)
-        self._carry_out(for_driver)
+        ahead = self._parking_ahead.due(self.scheduler.state, self.driver.running(), self.clock())
+        self._carry_out([*for_driver, *ahead])
 
     def _carry_out(self, commands: Sequence[DriverCommand]) -> None:
         for event in self.driver.carry_out(commands):

@@ -13,11 +13,11 @@ from rota.agent.gpu_readings import Readings
 from rota.agent.log import LogPiece
 from rota.live.node_health import NodeHealth
 from rota.model.cluster import Cluster
-from rota.model.commands import JobCommand, Renew
+from rota.model.commands import JobCommand, Prepare, Renew
 from rota.model.events import External
 from rota.wire.submission import Submission
 
-DriverCommand = JobCommand | Renew
+DriverCommand = JobCommand | Renew | Prepare
 
 
 @dataclass(frozen=True)

@@ -13,7 +13,7 @@ from rota.live.driver_protocol import DriverContext
 from rota.live.home_id import home_id
 from rota.live.job_environment import GangPlace, job_environment, size_variables
 from rota.live.placement_text import format_placement
-from rota.model.commands import Kill, Launch, Renew, Resize, Resume, Suspend
+from rota.model.commands import Kill, Launch, Prepare, Renew, Resize, Resume, Suspend
 from rota.park.facts import parking_facts
 from rota.park.park_method import choose_park_method
 from rota.wire.submission import Submission
@@ -93,7 +93,7 @@ class LaunchOrders:
             uid=job.uid,
         )
 
-    def message(self, command: Suspend | Resume | Resize | Kill | Renew, nodes: Sequence[DriverNode]) -> AgentMessage:
+    def message(self, command: Suspend | Resume | Resize | Kill | Renew | Prepare, nodes: Sequence[DriverNode]) -> AgentMessage:
         """Return the message of a command to each of these machines, which are all of the job's."""
         return self._resize(command, nodes) if isinstance(command, Resize) else replace(command, nodes=())
 

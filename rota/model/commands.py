@@ -88,6 +88,16 @@ class Renew:
 
 
 @plain_value
+class Prepare:
+    """Get host memory ready on these nodes, into which a running job can be parked soon. It has no reply, and no event follows.
+    The core does not send it."""
+
+    job: int
+    attempt: int
+    nodes: tuple[int, ...]
+
+
+@plain_value
 class Kill:
     """Kill the processes of an attempt at once."""
 

@@ -6,6 +6,8 @@
    pages are made by many threads while the copy goes on. rota_pages_pin() registers the pages in a thread of its own afterwards, so
    that later copies need no buffers. Outside these calls the CUDA runtime does what it always does.
 
+   rota_pages_prepare() makes pages while the job goes on, slowly, so that even the first copy finds them.
+
    Every byte is checked: a kernel sums the memory of each allocation on the GPU before it goes to the host and after it has come
    back, and rota_pages_end() returns how much of it differs. */
 
@@ -19,12 +21,15 @@
 #include <stdlib.h>
 #include <string.h>
 #include <sys/mman.h>
+#include <time.h>
 
 #define HUGE_PAGE ((size_t)2 << 20)
 #define LEAST ((size_t)4 << 20) /* The CUDA runtime has the memory for smaller requests. */
 #define LEAST_PIECE ((size_t)1 << 20)
 #define PIECE ((size_t)8 << 20) /* Size of a pinned buffer. */
 #define MOST_THREADS 16
+#define SLICE ((size_t)32 << 20) /* Pages are prepared in slices, with a pause after each that is many times as long. */
+#define REST 20
 #define TO_DEVICE 1
 #define TO_HOST 2
 #define PORTABLE 1
@@ -213,6 +218,62 @@ static void *map_pages(size_t size) {
     return data;
 }
 
+/* Pages that are made while the job goes on. */
+
+static struct {
+    char *data; /* From here on nothing is given away; NULL if there is none. */
+    size_t size;
+    atomic_size_t touched; /* Bytes from the beginning that were made. */
+    atomic_int stopped;
+    pthread_t thread;
+    int started;
+} reserve;
+
+static void *touch_pages(void *argument) {
+    (void)argument;
+    for (size_t at = 0; at < reserve.size && !atomic_load(&reserve.stopped); at += SLICE) {
+        struct timespec began, ended;
+        size_t end = reserve.size - at < SLICE ? reserve.size : at + SLICE;
+        clock_gettime(CLOCK_MONOTONIC, &began);
+        for (size_t page = at; page < end; page += 4096)
+            *(volatile char *)(reserve.data + page) = 0;
+        clock_gettime(CLOCK_MONOTONIC, &ended);
+        atomic_store(&reserve.touched, end);
+        long long took = (ended.tv_sec - began.tv_sec) * 1000000000LL + ended.tv_nsec - began.tv_nsec;
+        for (long long left = took * REST; left > 0 && !atomic_load(&reserve.stopped); left -= 1000000) {
+            struct timespec millisecond = {0, 1000000};
+            nanosleep(&millisecond, NULL);
+        }
+    }
+    return NULL;
+}
+
+static void stop_touching(void) {
+    if (!reserve.started)
+        return;
+    atomic_store(&reserve.stopped, 1);
+    pthread_join(reserve.thread, NULL);
+    reserve.started = 0;
+}
+
+static char *take_reserve(size_t size) {
+    if (reserve.data == NULL || size > reserve.size)
+        return NULL;
+    char *data = reserve.data;
+    reserve.data += size;
+    reserve.size -= size;
+    return data;
+}
+
+static void drop_reserve(void) {
+    stop_touching();
+    if (reserve.data != NULL && reserve.size > 0)
+        munmap(reserve.data, reserve.size);
+    reserve.data = NULL;
+    reserve.size = 0;
+    atomic_store(&reserve.touched, 0);
+}
+
 static struct block *block_at(const void *address) {
     for (struct block *each = blocks; each != NULL; each = each->next)
         if ((const char *)address >= each->data && (const char *)address < each->data + each->size)
@@ -387,6 +448,7 @@ static void stop_pinning(void) {
 int rota_pages_begin(void) {
     /* Take the allocator's calls from now on. Return whether that is possible. */
     stop_pinning();
+    stop_touching();
     if (!runtime_found())
         return 0;
     damaged = unchecked = 0;
@@ -407,10 +469,28 @@ long rota_pages_end(void) {
 void rota_pages_pin(void) {
     /* Register the pages in the background. rota_pages_begin() ends that early; blocks that are not registered are copied by threads. */
     int device;
+    drop_reserve();
     stop_pinning();
     atomic_store(&pinning_stopped, 0);
     if (runtime_found() && get_device(&device) == 0)
         pinning_started = start_thread(&pinning, pin_blocks, (void *)(size_t)device) == 0;
+}
+
+int rota_pages_prepare(size_t size) {
+    /* Begin to make so many bytes of pages. Return whether they are being made. */
+    drop_reserve();
+    size = (size + HUGE_PAGE - 1) & ~(HUGE_PAGE - 1);
+    if (size == 0 || (reserve.data = map_pages(size)) == NULL)
+        return 0;
+    reserve.size = size;
+    atomic_store(&reserve.stopped, 0);
+    reserve.started = start_thread(&reserve.thread, touch_pages, NULL) == 0;
+    return reserve.started;
+}
+
+size_t rota_pages_prepared(void) {
+    /* Return how many bytes were made. */
+    return atomic_load(&reserve.touched);
 }
 
 void rota_pages_wait(void) {
@@ -433,7 +513,9 @@ int cudaMallocHost(void **found, size_t size) {
         return malloc_host(found, size);
     made->size = size;
     made->mapped = (size + HUGE_PAGE - 1) & ~(HUGE_PAGE - 1);
-    made->data = size < LEAST ? NULL : map_pages(made->mapped);
+    made->data = size < LEAST ? NULL : take_reserve(made->mapped);
+    if (size >= LEAST && made->data == NULL)
+        made->data = map_pages(made->mapped);
     if (made->data == NULL) { /* Its pages are the runtime's. */
         int error = malloc_host((void **)&made->data, size);
         if (error) {

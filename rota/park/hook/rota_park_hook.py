@@ -6,7 +6,7 @@ until it is resumed. All messages are datagrams with JSON:
 
     to the socket `tell` in ROTA_RUN_DIR   {"op": "parked", "pid": 7, "gib": 20.1, "seconds": 0.7, "cuda": true}
                                            and with op hooked, ringing, resumed, damaged, later or unparkable
-    to the socket `park-PID` there         {"op": "park"} or {"op": "wake"}
+    to the socket `park-PID` there         {"op": "park"}, {"op": "wake"} or {"op": "prepare"}
 
 `rota/agent/parking.py` is the other side.
 """
@@ -74,8 +74,11 @@ class Hook:
         box = self.listen(path, name)
         try:
             self.tell("ringing")
-            if self.word(box, GO_AHEAD_SECONDS) == "park":
+            word = self.word(box, GO_AHEAD_SECONDS)
+            if word == "park":
                 self.park(box)
+            elif word == "prepare":
+                self.prepare()
         finally:
             box.close()
             os.unlink(path)  # noqa: PTH108
@@ -98,6 +101,17 @@ class Hook:
             self.tell("damaged", mib=damaged_mib)
             os.kill(self.pid, signal.SIGKILL)  # it must neither go on nor save what it has
         self.tell("resumed", seconds=time.monotonic() - began_s)
+
+    def prepare(self) -> None:
+        """Have host memory made for the first park, slowly, while the job goes on. At least as much must remain free."""
+        torch = sys.modules.get("torch")
+        if self.way != PRELOAD or torch is None or not torch.cuda.is_initialized() or self.backed:
+            return
+        wanted, free = self.on_gpu(torch), _available_bytes()
+        if free is not None and 2 * wanted < free and _is_loaded(self.pages):
+            import ctypes
+
+            self.call(self.pages, "rota_pages_prepare", ctypes.c_size_t(wanted))
 
     # GPU memory.
 
@@ -149,7 +163,7 @@ class Hook:
             damaged = self.call(self.pages, "rota_pages_end")
         return damaged
 
-    def call(self, library: str, name: str, *arguments: None) -> int:
+    def call(self, library: str, name: str, *arguments: Any) -> int:
         """Call a function of a preloaded library. If the library is not loaded, return 0."""
         if library not in self.loaded:
             import ctypes

@@ -16,6 +16,7 @@ from rota.park.park_environment import parking_environment
 from rota.park.park_method import ParkingFacts
 from tests.live.agent.bench import Bench
 from tests.live.agent.test_hook import TORCH, start
+from tests.waiting import until
 
 CUDA = Path(__file__).with_name("pretend_cuda.c")
 CYCLES = """
@@ -105,6 +106,39 @@ def test_without_the_driver_nothing_is_checked_and_memory_still_comes_back(libra
     assert "resume same" in lines[1]
 
 
+PREPARED = """
+import ctypes, os, time
+pages, saver = ctypes.CDLL(os.environ["PAGES"]), ctypes.CDLL(os.environ["SAVER"])
+pages.rota_pages_prepared.restype = ctypes.c_size_t
+size = 64 << 20
+assert pages.rota_pages_prepare(ctypes.c_size_t(size))
+while pages.rota_pages_prepared() < size:
+    time.sleep(0.01)
+def regions():
+    return sum(int(line.split()[1]) for line in open("/proc/self/smaps") if line.startswith("Rss:"))
+before = regions()
+assert pages.rota_pages_begin()
+saver.tms_pause(None)
+pages.rota_pages_end()
+print("grew by", regions() - before, "KiB")
+pages.rota_pages_pin()
+print("left", pages.rota_pages_prepared())
+assert pages.rota_pages_begin()
+saver.tms_resume(None)
+pages.rota_pages_end()
+saver.tms_free()
+"""
+
+
+def test_prepared_pages_are_those_that_the_first_park_takes(libraries: dict[str, str]) -> None:
+    env = {"PATH": os.environ["PATH"], "LD_PRELOAD": f"{libraries['PAGES']}:{libraries['SAVER']}", **libraries}
+    done = subprocess.run([sys.executable, "-c", PREPARED], env=env, capture_output=True, text=True, check=True)
+    lines = done.stdout.splitlines()
+    grown = next(int(line.split()[2]) for line in lines if line.startswith("grew by"))
+    assert grown < 1024 * 80, "the GPU memory of the test itself, and buffers; the host memory was there"
+    assert "left 0" in lines and any(line.startswith("resume same") for line in lines)
+
+
 def test_it_is_compiled_once(compiler: str, tmp_path: Path) -> None:
     first, _ = build_pages_library(tmp_path / "libraries")
     made = Path(first).stat().st_mtime_ns
@@ -158,6 +192,30 @@ def test_a_job_is_parked_with_checked_memory(bench: Bench, libraries: dict[str, 
         bench.machine.resume(1, 1, sequence + 1, 300.0)
         bench.wait(state="running")
     assert bench.said().count("resume same") == 2
+
+
+def test_a_job_gets_host_memory_ready_while_it_goes_on(bench: Bench, libraries: dict[str, str], tmp_path: Path) -> None:
+    """The pretended PyTorch says that it has 3 GiB. Making these takes long, so the job is parked before they are there."""
+    start(bench, LOADS_DRIVER.format(libraries["DRIVER"]), on_a_gpu(libraries, tmp_path))
+    pid = bench.part().pid
+    assert pid is not None
+    bench.machine.prepare(1, 1)
+    until(lambda: largest_mapping(pid) >= 3 << 30, "its pages are being made")
+    made = bench.said().count("\nstep ")
+    until(lambda: bench.said().count("\nstep ") > made + 3, "it goes on")
+    assert bench.part().state == "running"
+    bench.machine.park(1, 1, 2)
+    bench.wait(state="parked")
+    assert largest_mapping(pid) < 3 << 30, "what the park did not need is given back"
+    bench.machine.resume(1, 1, 3, 300.0)
+    bench.wait(state="running")
+    assert "resume same" in bench.said()
+
+
+def largest_mapping(pid: int) -> int:
+    lines = Path(f"/proc/{pid}/maps").read_text().splitlines()
+    ranges = [line.split()[0].split("-") for line in lines if len(line.split()) == 5]
+    return max(int(end, 16) - int(begin, 16) for begin, end in ranges)
 
 
 def test_a_job_does_not_go_on_with_damaged_memory(bench: Bench, libraries: dict[str, str], tmp_path: Path) -> None:

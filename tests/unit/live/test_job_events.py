@@ -298,3 +298,15 @@ def test_a_user_who_sees_only_their_own_names_reads_numbers_of_others() -> None:
     row = event_row(1, event, "ana")
     assert row.given_to == [7, 8] and "its GPUs go to 7 (leo) and 8 mine (ana)" in row.text
     assert "7 secret (leo)" in event_row(1, event).text
+
+
+def test_a_job_whose_memory_was_damaged_is_not_parked_again(home: Home) -> None:
+    job = home.submit(0.0)
+    home.answer(1.0)
+    text = "3 MiB of its GPU memory came back different after it was parked"
+    home.parts = {job: status(job, outcome="lost", exit_code=-9, ended_s=9.0, damaged_mib=3, problem=text)}
+    home.end(job, 9.0, Outcome.LOST)
+    record = home.history.records[job]
+    assert not record.ended and not home.history.submitted(job).spec.may_park
+    assert record.parking_problem == text
+    assert [each.problem for each in home.events(job) if each.kind is EventKind.LOST] == [text]
