@@ -13,7 +13,6 @@ from rota.core.plan.draft import Draft
 from rota.core.plan.fill import Grants, fill_in_order
 from rota.core.plan.order import Candidates, expand_options
 from rota.core.plan.quotas import Guarantees, Limits, limits_of, standing
-from rota.core.state.state import State
 from rota.core.state.tenant_accounts import TenantAccounts
 from rota.model.allocation import Assignment, Ranking
 from rota.model.tenants import NO_FAIRNESS
@@ -73,7 +72,7 @@ class PlainFill:
         self._granted: list[int] = []
         """Numbers of the granted candidates, in the order they were granted."""
         self._limits = limits_of(state, table.rows)
-        self._promises = promises_of(state)
+        self._promises = promises_of(state.tenants, state.nodes.cluster.pools)
         self._left = self._promises.left.copy()
         self._waits_for: set[int] = set()
         """Pools in which a job within its tenant's guarantee finds no room."""
@@ -359,9 +358,8 @@ class Promises:
             left -= np.bincount(self.cells(promise[some], pool[some]), need[some], len(left))
 
 
-def promises_of(state: State) -> Promises:
-    """Return the guarantees of tenants, with nothing taken. They are found anew only when tenants, users or pools change."""
-    accounts, pools = state.tenants, state.nodes.cluster.pools
+def promises_of(accounts: TenantAccounts, pools: tuple[str, ...]) -> Promises:
+    """Return the guarantees of tenants, with nothing taken. They are found again only when tenants, users or pools change."""
     known = accounts._promises
     if known is not None and known[0] is accounts.parent and known[1] is accounts.tenants and known[2] == pools:
         assert isinstance(known[3], Promises)
