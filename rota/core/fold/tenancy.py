@@ -9,7 +9,7 @@ import numpy as np
 
 from rota.core.state.phases import ENDED, HELD
 from rota.core.state.state import State
-from rota.core.state.tenant_accounts import TenantAccounts
+from rota.core.state.tenant_accounts import Flows, TenantAccounts
 from rota.model.job import JobSpec
 from rota.model.options import Options
 from rota.model.tenants import CREDITS, DECAY, NO_FAIRNESS, Tenants
@@ -75,9 +75,52 @@ def settle(state: State, now_s: float) -> None:
     if accounts.tenants is None or seconds <= 0:
         return
     accounts.settled_s = now_s
-    tenants, parent, nodes = accounts.tenants, accounts.parent, len(accounts.parent)
-    has, work = received_now(state)
-    asked = demand(state)
+    tenants, flows = accounts.tenants, _flows_now(state)
+    accounts.work_seconds += flows.work * seconds
+    accounts.gpu_seconds += flows.has * seconds
+    accounts.promised_seconds += flows.promised * seconds
+    accounts.borrowed_seconds += flows.borrowed * seconds
+    accounts.lent_seconds += flows.lent * seconds
+    if tenants.fairness == CREDITS:
+        assert flows.gained is not None
+        accounts.credit[1:] += flows.gained[1:] * seconds
+    elif tenants.fairness == DECAY:
+        kept = 0.5 ** (seconds / tenants.half_life_seconds)
+        accounts.usage *= kept
+        accounts.usage += flows.work * (tenants.half_life_seconds / np.log(2.0) * (1.0 - kept))
+    if tenants.fairness != NO_FAIRNESS:
+        _rank(state, flows.step)
+
+
+def _flows_now(state: State) -> Flows:
+    """Return what nodes receive, lend and borrow. It stays the same while the jobs do."""
+    accounts, table, usable = state.tenants, state.jobs.table, state.usable()[1]
+    reference, size, known = reference_rates(state), state.jobs.table.size, state.tenants._flows
+    same_tree = known is not None and known.parent is accounts.parent and known.reference is reference
+    jobs = tuple(column[:size].tobytes() for column in (table.owner, table.gpus, table.kind))
+    runs = (*jobs, *(column[:size].tobytes() for column in (table.gpus_in_use, table.rate, table.best_rate)))
+    asks = (*jobs, table.blocks[:size].tobytes())
+    same_runs, same_asks = known is not None and known.runs == runs, known is not None and known.asks == asks
+    if known is not None and same_tree and same_runs and same_asks and known.usable is usable:
+        return known
+    has, work = (known.has, known.work) if known is not None and same_tree and same_runs else received_now(state)
+    promised = known.promised if known is not None and same_tree and same_asks else _promised_now(state)
+    borrowed, lent, gained = _lent_now(state, has, work)
+    if known is not None and known.parent is accounts.parent and known.usable is usable:
+        step = known.step
+    else:
+        assert accounts.tenants is not None
+        step = accounts.tenants.turn_seconds * part_of(accounts, float(usable.sum()))
+    found = Flows(accounts.parent, reference, usable, runs, asks, has, work, promised, borrowed, lent, gained, step)
+    accounts._flows = found
+    return found
+
+
+def _lent_now(state: State, has: Floats, work: Floats) -> tuple[Floats, Floats, Floats | None]:
+    """Return for each node the GPUs that it borrows and lends, and the credit that it gains each second; None without credits."""
+    accounts = state.tenants
+    assert accounts.tenants is not None
+    parent, nodes = accounts.parent, len(accounts.parent)
     borrowed = np.maximum(has - accounts.guarantee, 0.0)
     borrowed[0] = 0.0
     idle = np.maximum(accounts.guarantee - has, 0.0)
@@ -89,12 +132,8 @@ def settle(state: State, now_s: float) -> None:
     spare = np.maximum(capacity - np.bincount(parent[1:], accounts.guarantee[1:], nodes), 0.0)
     from_lenders = np.minimum(np.maximum(borrowed_below - spare, 0.0), idle_below)
     lent = idle * (from_lenders / np.maximum(idle_below, 1e-12))[parent]
-    accounts.work_seconds += work * seconds
-    accounts.gpu_seconds += has * seconds
-    accounts.promised_seconds += np.minimum(accounts.guarantee, asked) * _average_worth(state) * seconds
-    accounts.borrowed_seconds += borrowed * seconds
-    accounts.lent_seconds += lent * seconds
-    if tenants.fairness == CREDITS:
+    gained = None
+    if accounts.tenants.fairness == CREDITS:
         paid = work * borrowed / np.maximum(has, 1e-12)
         paid_below = np.bincount(parent[1:], paid[1:], nodes)
         to_lenders = paid_below * from_lenders / np.maximum(borrowed_below, 1e-12)
@@ -102,26 +141,28 @@ def settle(state: State, now_s: float) -> None:
         by_weight = (paid_below - to_lenders) / np.maximum(weight_below, 1e-12)
         earned = by_weight[parent] * accounts.weight
         earned += (to_lenders / np.maximum(from_lenders, 1e-12))[parent] * lent
-        accounts.credit[1:] += ((earned - paid) * seconds)[1:]
-    elif tenants.fairness == DECAY:
-        kept = 0.5 ** (seconds / tenants.half_life_seconds)
-        accounts.usage *= kept
-        accounts.usage += work * (tenants.half_life_seconds / np.log(2.0) * (1.0 - kept))
-    if tenants.fairness != NO_FAIRNESS:
-        _rank(state, float(capacity[0]))
+        gained = earned - paid
+    return borrowed, lent, gained
 
 
-def _average_worth(state: State) -> Floats:
-    """Return for each node the normalised work per second of an average GPU for its unfinished jobs; 1 without jobs."""
+def _promised_now(state: State) -> Floats:
+    """Return for each node the normalised work per second that its guarantee alone would give to its unfinished jobs, where a
+    GPU is worth as much as an average GPU to them; without jobs it is worth 1."""
     accounts, table, nodes = state.tenants, state.jobs.table, len(state.tenants.parent)
     rows = (table.blocks[: table.size] & (ENDED | HELD) == 0).nonzero()[0]
     owner, gpus = table.owner[rows], table.gpus[rows]
     asked = np.bincount(owner, gpus, nodes).astype(np.float64)
-    worth = np.bincount(owner, gpus * reference_rates(state)[1][table.kind[rows]], nodes).astype(np.float64)
+    worth = np.bincount(owner, gpus * reference_rates(state)[2][table.kind[rows]], nodes).astype(np.float64)
+    capped = asked.copy()
     for level in accounts.levels:
-        asked += np.bincount(accounts.parent[level], asked[level], nodes)
-        worth += np.bincount(accounts.parent[level], worth[level], nodes)
-    return np.where(asked > 0, worth / np.maximum(asked, 1e-12), 1.0)
+        above = accounts.parent[level]
+        capped[level] = np.minimum(capped[level], accounts.cap[level])
+        capped += np.bincount(above, capped[level], nodes)
+        asked += np.bincount(above, asked[level], nodes)
+        worth += np.bincount(above, worth[level], nodes)
+    average = np.where(asked > 0, worth / np.maximum(asked, 1e-12), 1.0)
+    promised: Floats = np.minimum(accounts.guarantee, capped) * average
+    return promised
 
 
 def received_now(state: State) -> tuple[Floats, Floats]:
@@ -130,19 +171,21 @@ def received_now(state: State) -> tuple[Floats, Floats]:
     rows = (table.gpus_in_use[: table.size] > 0).nonzero()[0]
     owner, nodes = table.owner[rows], len(accounts.parent)
     has = np.bincount(owner, table.gpus_in_use[rows], nodes).astype(np.float64)
-    reference = reference_rates(state)[0][table.kind[rows]]
+    reference = reference_rates(state)[1][table.kind[rows]]
     reference = np.where(reference > 0, reference, table.best_rate[rows])
     rate = table.rate[rows] * table.gpus[rows] / np.maximum(reference, 1e-12)
     work = np.bincount(owner, rate, nodes).astype(np.float64)
     for level in accounts.levels:
-        has += np.bincount(accounts.parent[level], has[level], nodes)
-        work += np.bincount(accounts.parent[level], work[level], nodes)
+        above = accounts.parent[level]
+        has += np.bincount(above, has[level], nodes)
+        work += np.bincount(above, work[level], nodes)
     return has, work
 
 
-def reference_rates(state: State) -> tuple[Floats, Floats]:
-    """Return for each kind the believed rate of the requested size on the reference type, and the normalised work per second of
-    an average GPU of the cluster. A kind that does not run on the reference type counts its fastest type instead."""
+def reference_rates(state: State) -> tuple[Options, Floats, Floats]:
+    """Return the options, and for each kind the believed rate of the requested size on the reference type, and the normalised
+    work per second of an average GPU of the cluster. A kind that does not run on the reference type counts its fastest type
+    instead."""
     accounts, options, cluster = state.tenants, state.beliefs.options, state.nodes.cluster
     assert accounts.tenants is not None
     if accounts._reference is None or accounts._reference[0] is not options:
@@ -155,7 +198,7 @@ def reference_rates(state: State) -> tuple[Floats, Floats]:
         gpus = np.maximum((cluster.pool_gpus * runs).sum(axis=1), 1)
         average = (on_pool * cluster.pool_gpus).sum(axis=1) / gpus / np.maximum(rates, 1e-12)
         accounts._reference = (options, rates, average)
-    return accounts._reference[1:]
+    return accounts._reference
 
 
 def _rates_on(options: Options, pool: int, sizes: Ints) -> Floats:
@@ -167,12 +210,12 @@ def _rates_on(options: Options, pool: int, sizes: Ints) -> Floats:
     return rates
 
 
-def _rank(state: State, capacity: float) -> None:
-    """Move nodes to other bands whose credit or usage has left theirs by half a band, and plan again if one has moved."""
+def _rank(state: State, step: Floats) -> None:
+    """Move nodes to other bands whose credit or usage has left theirs by half a band, and plan again if one has moved. `step`:
+    width of the bands of each node."""
     accounts = state.tenants
     assert accounts.tenants is not None
     score = accounts.credit if accounts.tenants.fairness == CREDITS else -accounts.usage
-    step = accounts.tenants.turn_seconds * part_of(accounts, capacity)
     at = score / accounts.weight / step
     left = (at > accounts.band + 1.5) | (at < accounts.band - 0.5)
     if left.any():

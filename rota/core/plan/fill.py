@@ -73,7 +73,7 @@ def grant(candidates: Candidates, table: CandidateTable, capacity: Ints) -> Gran
     if candidates.reserve:
         taken = _fill_with_reservation(position, wanted, table, left)
     else:
-        taken = _fill(position, options.pool[wanted], options.milligpus[wanted], left, candidates.blocking)
+        taken = fill_in_order(position, options.pool[wanted], options.milligpus[wanted], left, candidates.blocking)
     granted = position[taken]
     option[granted] = wanted[taken]
     return Grants(granted, option, left)
@@ -186,7 +186,7 @@ def _fill_one_pool(position: Ints, table: CandidateTable, left: Ints, blocking: 
     return taken[0] if len(taken) == 1 else np.concatenate(taken)
 
 
-def _fill(job: Ints, pool: Ints, need: Ints, left: Ints, blocking: bool) -> Ints:
+def fill_in_order(job: Ints, pool: Ints, need: Ints, left: Ints, blocking: bool = False) -> Ints:
     """Greedy in order with several pools. A pass takes everything up to the first that does not fit where it wanted;
     that closes a pool to its size for good, so there are at most pools x sizes passes."""
     taken: list[Ints] = []
@@ -280,7 +280,7 @@ def _fill_with_reservation(job: Ints, option: Ints, table: CandidateTable, left:
     """Backfill: the first job that fits nowhere gets a reservation where it can start soonest; others may overtake it only
     if they end before that, or leave enough GPUs for it."""
     pool, need = table.options.pool[option], table.options.milligpus[option]
-    before = _fill(job, pool, need, left, blocking=True)
+    before = fill_in_order(job, pool, need, left, blocking=True)
     waits = ~np.isin(job, job[before])
     if not waits.any():
         return before

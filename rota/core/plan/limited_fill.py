@@ -17,6 +17,7 @@ import numpy as np
 from rota.core.plan.draft import Draft
 from rota.core.plan.fill import Grants, SplitGpu, part_for
 from rota.core.plan.order import Candidates, expand_options
+from rota.core.plan.plain_fill import PlainFill, is_plain
 from rota.core.plan.quotas import Guarantees, Limits, limits_of, planned_milligpus, standing
 from rota.model.allocation import Assignment, Ranking
 from rota.model.tenants import NO_FAIRNESS
@@ -27,7 +28,7 @@ NO_LIMITS = Limits()
 
 def grant_within_limits(draft: Draft) -> Grants:
     """Grant each job its first option that has room, within limits. The candidates of the draft get the order of the stages."""
-    return LimitedFill(draft).run()
+    return PlainFill(draft).run() if is_plain(draft) else LimitedFill(draft).run()
 
 
 class LimitedFill:
@@ -41,7 +42,7 @@ class LimitedFill:
             candidates = expand_options(candidates, table)
         options = table.options
         wanted = options.best[table.kind[candidates.position]] if candidates.option is None else candidates.option
-        self._guarantees = Guarantees(state)
+        self._guarantees = Guarantees(state.tenants, state.nodes.cluster.pools)
         self._named = len(wanted)
         """Number of candidates that the answer names. Those behind them may run within a guarantee only."""
         if isinstance(draft.allocation, Assignment) and self._guarantees.depths:
@@ -146,7 +147,7 @@ class LimitedFill:
         keys: list[Ints] = [np.arange(len(position))]
         if accounts.tenants is not None and accounts.tenants.fairness != NO_FAIRNESS:
             owner = np.array(self._owner, dtype=np.int64)[position]
-            keys += [rank[owner] for rank in reversed(standing(accounts))]
+            keys += list(standing(accounts)[::-1, owner])
         allocation = self._draft.allocation
         if isinstance(allocation, Ranking) and not allocation.preempt:
             keys.append((self._table.granted_option[position] < 0).astype(np.int64))
@@ -328,7 +329,7 @@ def reclaimed_by(draft: Draft, stopped: list[int]) -> tuple[tuple[int, int], ...
     """Pair jobs that give up their GPUs with a job of another tenant that starts within its guarantee in the same pool."""
     state, table, options = draft.state, draft.table, draft.table.options
     starts = [at for at in draft.owed.tolist() if table.granted_option[at] < 0 and draft.grants.option[at] >= 0]
-    if not starts:
+    if not starts or not stopped:
         return ()
     found, jobs, paths = [], state.jobs.table, [path for path, _ in state.tenants.node_of]
     for job in stopped:

@@ -160,28 +160,29 @@ def taken_limits(state: State) -> Limits | None:
 class Guarantees:
     """What is left of the guarantees of tenants. A job within one takes from those of all tenants above it too."""
 
-    def __init__(self, state: State) -> None:
-        self._accounts = accounts = state.tenants
-        self._left: dict[int, float] = {}
-        self._left_by_pool: dict[int, Floats] = {}
-        pools = state.nodes.cluster.pools
+    def __init__(self, accounts: TenantAccounts, pools: Sequence[str]) -> None:
+        self._accounts = accounts
+        self.left: dict[int, float] = {}
+        """Thousandths of GPUs by tenant."""
+        self.left_by_pool: dict[int, Floats] = {}
+        """Thousandths of GPUs of each pool, by tenant with a guarantee of certain types."""
         for path in accounts.tenants.paths if accounts.tenants is not None else ():
             assert accounts.tenants is not None
             mine = accounts.tenants.guarantee(path)
             if mine.gpus:
                 node = accounts.node_of[path, None]
-                self._left[node] = mine.gpus * MILLI
+                self.left[node] = mine.gpus * MILLI
                 if mine.by_type:
-                    self._left_by_pool[node] = np.array([mine.by_type.get(name, 0.0) * MILLI for name in pools])
+                    self.left_by_pool[node] = np.array([mine.by_type.get(name, 0.0) * MILLI for name in pools])
         self._of_owner: dict[int, tuple[int, ...]] = {}
-        self.depths: list[int] = sorted({accounts.depth.item(node) for node in self._left}, reverse=True)
+        self.depths: list[int] = sorted({accounts.depth.item(node) for node in self.left}, reverse=True)
         """Depths at which tenants have guarantees, deepest first."""
 
     def nodes_of(self, owner: int) -> tuple[int, ...]:
         """Return the tenants with a guarantee to which a user's jobs belong, deepest first."""
         found = self._of_owner.get(owner)
         if found is None:
-            found = tuple(node for node in self._accounts.lineage(owner) if node in self._left)
+            found = tuple(node for node in self._accounts.lineage(owner) if node in self.left)
             self._of_owner[owner] = found
         return found
 
@@ -191,27 +192,20 @@ class Guarantees:
 
     def has_room(self, node: int, pool: int, milligpus: int) -> bool:
         """Whether a job with these GPUs is within the guarantee of a tenant."""
-        if node in self._left_by_pool:
-            return bool(milligpus <= self._left_by_pool[node][pool])
-        return milligpus <= self._left[node]
+        if node in self.left_by_pool:
+            return bool(milligpus <= self.left_by_pool[node][pool])
+        return milligpus <= self.left[node]
 
     def take(self, owner: int, pool: int, milligpus: int) -> None:
         """Let a user's job take GPUs."""
         for node in self.nodes_of(owner):
-            self._left[node] -= milligpus
-            if node in self._left_by_pool:
-                self._left_by_pool[node][pool] -= milligpus
+            self.left[node] -= milligpus
+            if node in self.left_by_pool:
+                self.left_by_pool[node][pool] -= milligpus
 
 
-def standing(accounts: TenantAccounts) -> list[Ints]:
+def standing(accounts: TenantAccounts) -> Ints:
     """Return the rank of each node's borrowers: for each depth the rank of the node of that depth above it, smaller is first."""
-    depths = int(accounts.depth.max(initial=0))
-    nodes = len(accounts.parent)
-    found: list[Ints] = [np.zeros(nodes, dtype=np.int64) for _ in range(depths)]
-    at = np.arange(nodes)
-    while (accounts.depth[at] > 0).any():
-        for depth in range(1, depths + 1):
-            here = accounts.depth[at] == depth
-            found[depth - 1][here] = -accounts.band[at[here]]
-        at = np.where(accounts.depth[at] > 0, accounts.parent[at], at)
-    return found
+    above = accounts.above
+    ranks: Ints = np.where(above >= 0, -accounts.band[above], 0)
+    return ranks

@@ -32,6 +32,36 @@ def _no_floats() -> Floats:
     return np.empty(0)
 
 
+@dataclass(frozen=True, eq=False)
+class Flows:
+    """What nodes receive, lend and borrow each second while nothing changes. Columns have an entry for each node."""
+
+    parent: Ints
+    """Parents in the tree for which this holds."""
+    reference: tuple[Options, Floats, Floats]
+    """Reference rates for which this holds."""
+    usable: Ints
+    """Usable GPUs of each pool for which this holds."""
+    runs: tuple[bytes, ...]
+    """Columns of the job table from which follows what is received."""
+    asks: tuple[bytes, ...]
+    """Columns of the job table from which follows what is asked for."""
+    has: Floats
+    """GPUs in use."""
+    work: Floats
+    """Normalised work."""
+    promised: Floats
+    """Normalised work that the guarantee alone would give."""
+    borrowed: Floats = field(default_factory=_no_floats)
+    """GPUs in use beyond the guarantee."""
+    lent: Floats = field(default_factory=_no_floats)
+    """GPUs of the guarantee that siblings use."""
+    gained: Floats | None = None
+    """Credit gained, below 0 if it is lost; None if there are no credits."""
+    step: Floats = field(default_factory=_no_floats)
+    """Width of the bands of credit or usage."""
+
+
 @dataclass(eq=False)
 class TenantAccounts:
     """The tree, and what each node has received, lent and borrowed. Columns have an entry for each node."""
@@ -71,8 +101,15 @@ class TenantAccounts:
     starts: dict[int, tuple[float, ...]] = field(default_factory=dict)
     """Node -> seconds from arrival to start of the last jobs that arrived within the guarantee of their tenant."""
     _levels: list[Ints] | None = None
+    _above: Ints | None = None
     _reference: tuple[Options, Floats, Floats] | None = None
     """Options, and for each kind its rate on the reference type and the normalised work of an average GPU."""
+    _flows: "Flows | None" = None
+    """What nodes receive, lend and borrow since the jobs last changed."""
+    _promises: tuple[Ints, Tenants | None, tuple[str, ...], object] | None = None
+    """Parents, tenants and pools, and their guarantees as arrays. The planner keeps them here."""
+    _line: tuple[Ints, Ints, Ints] | None = None
+    """Bands and parents, and by these the place of each node among those that borrow. The planner keeps them here."""
 
     def leaf_of(self, spec: JobSpec) -> NodeKey:
         """Return the key of the leaf of a job."""
@@ -98,6 +135,16 @@ class TenantAccounts:
         if self._levels is None:
             self._levels = [(self.depth == depth).nonzero()[0] for depth in range(int(self.depth.max(initial=0)), 0, -1)]
         return self._levels
+
+    @property
+    def above(self) -> Ints:
+        """For each depth from 1 on: the node of this depth that each node is or that is above it, -1 if it is less deep."""
+        if self._above is None:
+            self._above = np.full((int(self.depth.max(initial=0)), len(self.parent)), -1)
+            for node in range(1, len(self.parent)):
+                for each in self.lineage(node):
+                    self._above[self.depth.item(each) - 1, node] = each
+        return self._above
 
     @property
     def keys(self) -> list[NodeKey]:
@@ -147,7 +194,7 @@ class TenantAccounts:
         number = self.node_of[key] = len(self.node_of)
         depth = 0 if parent < 0 else self.depth.item(parent) + 1
         values = {"parent": parent, "depth": depth, "weight": 1.0, "cap": FOREVER}
-        self._levels = None
+        self._levels = self._above = None
         for name in COLUMNS:
             setattr(self, name, np.append(getattr(self, name), values.get(name, 0)))
         return number
