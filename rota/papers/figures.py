@@ -132,7 +132,7 @@ def tenant_shares(result: Result, known: Rates) -> dict[str, Any]:
     rates of each job, as the paper normalises throughput."""
     at_s = edges([result], BINS)
     specs = [arrival.spec for arrival in result.arrivals]
-    names = sorted({spec.tenant for spec in specs if spec.tenant is not None})
+    names = sorted({spec.tenant or "" for spec in specs})
     done = np.zeros((len(names), BINS))
     holds, cluster = result.record.gpu_intervals, result.cluster
     size = np.bincount(cluster.gpu_pool, minlength=len(cluster.pools))
@@ -142,7 +142,7 @@ def tenant_shares(result: Result, known: Rates) -> dict[str, Any]:
         by_pool = np.array([known.rate(spec.profile, kind, spec.width)[0] for kind in cluster.pools])
         speed = by_pool[pool] / (by_pool @ size / size.sum())
         overlap = np.minimum(end_s, at_s[1:]) - np.maximum(start_s, at_s[:-1])
-        done[names.index(spec.tenant)] += np.maximum(overlap, 0.0) * spec.gpus * speed
+        done[names.index(spec.tenant or "")] += np.maximum(overlap, 0.0) * spec.gpus * speed
     total = done.sum(axis=0)
     share = np.divide(done, total, out=np.full_like(done, math.nan), where=total > 0)
     return {

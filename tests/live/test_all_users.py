@@ -55,7 +55,7 @@ def test_each_job_runs_as_the_user_who_submitted_it(shared: Shared) -> None:
 
 def test_the_socket_says_who_one_is(shared: Shared) -> None:
     found = shared.as_user(ANA.pw_uid, lambda client: client.me().to_dict())
-    assert found == {"name": ANA.pw_name, "role": "user", "uid": ANA.pw_uid}
+    assert found == {"name": ANA.pw_name, "role": "user", "uid": ANA.pw_uid, "tenant": None, "tenants": None}
     assert shared.shared_client().me().role == "operator"
 
 

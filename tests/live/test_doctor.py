@@ -17,7 +17,7 @@ import pytest
 
 from rota.cli.main import main
 from rota.compose.live_scheduler import JOURNAL_CODEC
-from rota.core.snapshot import VERSION
+from rota.core.snapshot import READABLE, VERSION
 from rota.doctor import diagnose as diagnose_module
 from rota.live.journal import Journal
 from rota.model.events import TimerFired
@@ -213,7 +213,7 @@ def test_a_journal_that_is_something_else(home: Path, doctor: Any) -> None:
     ("statement", "expected"),
     [
         ("UPDATE meta SET value = '99' WHERE key = 'schema'", "has schema 99, and this Rota reads 1"),
-        ("INSERT INTO snapshots VALUES (1, X'{snapshot}')", f"version 3, and this Rota reads {VERSION}"),
+        ("INSERT INTO snapshots VALUES (1, X'{snapshot}')", f"version 3, and this Rota reads {READABLE[0]} to {VERSION}"),
         ("UPDATE entries SET events = '[{{' WHERE number = 2", "entry 2 cannot be read"),
         ("DELETE FROM entries WHERE number = 2", "some are missing"),
         (

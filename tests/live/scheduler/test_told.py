@@ -24,7 +24,7 @@ from tests.unit.live.test_given_beliefs import FAST_K80, FAST_V100, beliefs, sco
 def told_daemon(home: Path, monkeypatch: pytest.MonkeyPatch, says: Mapping[str, Any], cluster: str) -> Iterator[Daemon]:
     usual = test_daemon.configuration
 
-    def chosen(cluster: str = "", policy: str = "fifo") -> dict[str, Any]:
+    def chosen(cluster: str = "", policy: str = "fifo", tenants: None = None) -> dict[str, Any]:
         settings = plain_settings(Settings(policy=policy, retry_seconds=5.0, learn_variability=True))
         return {**usual(cluster, policy), "settings": settings, "given": dict(says)}
 
