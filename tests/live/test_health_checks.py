@@ -86,7 +86,7 @@ def test_a_node_is_checked_once_per_interval_and_the_home_keeps_the_flag(tmp_pat
         assert [each[:2] for each in checks(place)] == [["n1", "0,1"]]
         place.kill()
         place.up()
-        assert "as before: " in place.said() and "--health-check " in place.said()
+        until(lambda: "as before: " in place.said() and "--health-check " in place.said(), "it says what is as before")
         again = submit(place)
         until(lambda: node_of(place, again), "the job runs")
         assert len(checks(place)) == 2, "another scheduler checks again"
