@@ -347,7 +347,7 @@ class Supervisor:
         self._last_words()
         # A launcher of several processes may fail by the signal, though they have saved.
         saved = code in (0, EXIT_YIELDED) or self.status.steps_saved >= self.status.steps_done
-        if not saved or is_done(self.status):
+        if not saved or is_done(self.status) or self.status.damaged_mib is not None:
             return False
         try:
             write_order(HERE, order)

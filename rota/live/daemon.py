@@ -519,7 +519,7 @@ class Daemon:
         if found is None:
             if ended:
                 self._journal_writer.check_room()
-            known = KnownJobs(self.history)
+            known = KnownJobs(self.history, None if by is None else by.names_of)
             again = {record.id: self._prepared(self._about_jobs.again(record, wanted, by), by, known) for record in ended}
             self._items.put(item := AboutJobs(wanted, by, again, Future()))
             found = self._answer(item.done)

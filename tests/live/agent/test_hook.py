@@ -6,7 +6,6 @@ import os
 import shutil
 import subprocess
 import sys
-from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
@@ -49,15 +48,6 @@ for step in range(1, 100_000):
     time.sleep(0.01)
 """
 OTHER = "import torch, time; print('up', flush=True); time.sleep(1000)"
-
-
-@pytest.fixture
-def bench(tmp_path: Path) -> Iterator[Bench]:
-    bench = Bench(tmp_path / "home")
-    try:
-        yield bench
-    finally:
-        bench.clean()
 
 
 @pytest.fixture

@@ -5,7 +5,6 @@ import os
 import shutil
 import subprocess
 import sys
-from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
@@ -15,7 +14,7 @@ from rota.agent.pages_library import SOURCE, build_pages_library
 from rota.park.park_environment import parking_environment
 from rota.park.park_method import ParkingFacts
 from tests.live.agent.bench import Bench
-from tests.live.agent.test_hook import TORCH, start
+from tests.live.agent.test_hook import COUNTS, TORCH, start
 from tests.waiting import until
 
 CUDA = Path(__file__).with_name("pretend_cuda.c")
@@ -156,15 +155,6 @@ def test_without_a_compiler_jobs_are_parked_as_before(tmp_path: Path, monkeypatc
     assert parking_environment(facts, {})["LD_PRELOAD"] == "/saver.so"
 
 
-@pytest.fixture
-def bench(tmp_path: Path) -> Iterator[Bench]:
-    bench = Bench(tmp_path / "home")
-    try:
-        yield bench
-    finally:
-        bench.clean()
-
-
 def on_a_gpu(libraries: dict[str, str], tmp_path: Path) -> dict[str, str]:
     """Return the variables of a job on a real GPU."""
     (tmp_path / "packages").mkdir()
@@ -230,3 +220,20 @@ def test_a_job_does_not_go_on_with_damaged_memory(bench: Bench, libraries: dict[
     assert (ended.outcome, ended.exit_code, ended.damaged_mib) == (LOST, -9, 1)
     assert ended.problem == "1 MiB of its GPU memory came back different after it was parked"
     assert bench.said().count("\nstep ") == steps, "it made no step"
+
+
+def test_a_job_with_damaged_memory_is_not_started_again_for_another_size(
+    bench: Bench, libraries: dict[str, str], tmp_path: Path
+) -> None:
+    """It reports no steps, so nothing shows that it has not saved. Its next start would hide that its work is lost."""
+    script = LOADS_DRIVER.format(libraries["DRIVER"]) + "\nprint('up', flush=True)" + COUNTS
+    env = on_a_gpu(libraries, tmp_path) | {"FLIP": "4194304"}
+    bench.machine.launch(bench.order(sys.executable, "-c", script, env=env))
+    until(lambda: "step 3" in bench.said(), "it runs")
+    bench.machine.park(1, 1, 2)
+    bench.wait(state="parked")
+    bench.machine.resume(1, 1, 3, 300.0)
+    bench.machine.resize(1, 1, 4, 64, {"ROTA_GPUS": "1"}, "another GPU")
+    ended = bench.wait()
+    assert (ended.outcome, ended.damaged_mib) == (LOST, 1)
+    assert "started again" not in bench.said()
